@@ -1,5 +1,6 @@
 """``launch``: the real command line on a real corpus, signals passed on, nothing left behind, and wrong use."""
 
+import json
 import os
 import re
 import signal
@@ -48,6 +49,7 @@ def test_the_command_trains_with_two_ranks_and_prints_once(recipe):
     assert sum(f"{recipe.parent / 'run'}: 6 updates, done" in line for line in ended.lines) == 1
     assert sum("where the time of an update goes" in line for line in ended.lines) == 1
     assert RunFolder(recipe.parent / "run").newest_whole(pytest.fail).update == 6
+    assert json.loads((recipe.parent / "run" / "cost.json").read_text(encoding="utf-8"))["devices"] == 2
 
 
 @pytest.fixture

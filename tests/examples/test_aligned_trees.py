@@ -11,6 +11,7 @@ from examples.parsing import grammar as grammar_of_forms
 from examples.parsing import trees
 from examples.parsing.aligned import Spans, aligned_tokens, aligned_tree, express, flat_tokens
 from examples.parsing.grammar import Grammar
+from examples.parsing.treebank import Treebank
 from examples.parsing.trees import Tree
 from examples.parsing.words import WORD_DROPOUT, WordDropout, Words, word_class
 from minitransformer.config import EOS, UNK
@@ -106,6 +107,12 @@ def test_the_grammar_allows_all_trees_of_its_tokens_and_nothing_else(per_word, d
         turns = [kind.startswith("(") for kind in ("(", ")")[:per_word]] * n_words
         in_turn = (each for each in everything if [kind.startswith("(") for kind in each] == turns)
         assert found == {each for each in in_turn if is_tree(list(each), n_words)}
+
+
+def test_a_token_has_an_id_if_the_training_trees_have_it_twice():
+    often, once = one_tree("(S (A (x a) (y b)) (z c))"), one_tree("(S (B (x a) (y b)) (z c))")
+    bank = Treebank([often, once, often], "C")
+    assert set(bank.kinds) == {*aligned_tokens(often, 1), *flat_tokens("S", "x", 1)}
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from small_models import batch_of_shape
 from tiny_run import MODEL as TINY
 from tiny_run import tiny_trainer, write_config
 
+from minitransformer import planning
 from minitransformer.cli.main import main
 from minitransformer.config import Config, ModelConfig, TrainingConfig
 from minitransformer.models import build_model
 from minitransformer.optim import Adam
-from minitransformer.planning import batch_flops, parameter_count, plan_memory
+from minitransformer.planning import MemoryPlan, batch_flops, parameter_count, plan_memory
 from minitransformer.planning.memory import measure
 from minitransformer.training import GradientAccumulator
 from minitransformer.training.step import train_step
@@ -74,6 +75,10 @@ def test_the_plan_of_a_small_batch_is_what_it_needs(kind):
     found = plan_memory(config, *shape)
     assert found.activations == pytest.approx(kept, rel=0.03)
     assert found.activations + found.working >= 0.97 * peak
+    two = plan_memory(config, *shape, workers=2)  # which share parameters and Adam alone
+    assert (two.parameters, two.gradients, two.adam) == (found.parameters, 2 * found.gradients, found.adam)
+    for name in ("activations", "working", "per_sentence"):
+        assert getattr(two, name) == pytest.approx(2 * getattr(found, name), rel=0.03)
 
 
 @pytest.mark.slow
@@ -91,11 +96,12 @@ def test_the_command_prints_a_plan(tmp_path, capsys, refused):
     path = tmp_path / "config.toml"
     path.write_text("model = { vocab_size = 800, n_layers = 1, d_model = 16, d_ff = 32, n_heads = 2 }\n")
     options = ["--length", "25", "--tflops", "2", "--memory", "1", "--set", "training.updates=1000000"]
+    options += ["--set", "training.micro_batches=3", "--set", "training.threads=1"]
     for device, memory in (("cpu", 2**30), ("cuda", 2**30 * 15 / 16)):  # there logits take the rest
         assert main(["plan", str(path), *options, "--set", f"execution.device={device}"]) == 0
         output = capsys.readouterr().out
         assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
-        hours = 1e6 * batch_flops(Config.load(path).model, 163, 25, 25) / 2e12 / 3600
+        hours = 3e6 * batch_flops(Config.load(path).model, 163, 25, 25) / 2e12 / 3600
         assert f"\n{hours:.1f} hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
         room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
         peak = plan_memory(Config.load(path).model, room, 25, 25).peak
@@ -117,7 +123,7 @@ def test_the_command_prints_a_plan(tmp_path, capsys, refused):
     ],
 )
 def test_the_disk_is_planned_for_the_checkpoints_that_a_run_leaves(
-    updates, save_every, validate_every, kept, names, tmp_path, capsys
+    updates, save_every, validate_every, kept, names, tmp_path, capsys, monkeypatch
 ):
     training = {"updates": updates, "save_every": save_every, "validate_every": validate_every}
     run = tiny_trainer(tmp_path / "run", **training, keep_checkpoints=kept)
@@ -125,5 +131,7 @@ def test_the_disk_is_planned_for_the_checkpoints_that_a_run_leaves(
     assert [int(path.stem.removeprefix("update_")) for path in run.folder.paths()] == names
     config = {"model": asdict(TINY), "data": {"valid_src": "text"}}
     path = write_config(tmp_path / "c.toml", **config, training=training | {"keep_checkpoints": kept})
+    monkeypatch.setattr(planning, "plan_memory", lambda *_: MemoryPlan(10**9, 10**9, 2 * 10**9, 0, 0, 1))
     assert main(["plan", str(path), "--length", "9", "--tflops", "1"]) == 0
-    assert f": {len(names)} checkpoints of " in capsys.readouterr().out
+    shown = f"disk: {3 * len(names) + 3}.00 GB: {len(names)} checkpoints of 3.00 GB and one being written"
+    assert shown in capsys.readouterr().out
