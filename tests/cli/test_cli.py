@@ -13,6 +13,7 @@ from minitransformer.checkpoints import load_checkpoint, load_model
 from minitransformer.cli.main import main
 from minitransformer.config import EOS
 from minitransformer.generation import hypothesis_attention, search_lines
+from minitransformer.text.binary import lengths_of, open_pairs
 
 
 @pytest.fixture
@@ -49,6 +50,9 @@ def test_text_is_binarised_with_the_tokenizer_of_a_checkpoint(run, checkpoint, t
         {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("file", "checkpoint")
     )
     assert first == second
+    assert main(["binarise", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / "short"), "--max-length", "9"]) == 0
+    header, *sides = open_pairs(tmp_path / "short")
+    assert header.n_long > 0 and max(lengths_of(side).max() for side in sides) == 8  # and the end mark
 
 
 def test_a_command_reads_the_checkpoint_once_and_without_adams_vectors(checkpoint, type_in, capsys, monkeypatch):
@@ -87,6 +91,8 @@ def test_an_ablation_has_the_scores_that_evaluate_gives_one_by_one(run, tmp_path
         for key in ("bleu", "paper_bleu", "signature", "paper_signature", "beam_size", "alpha"):
             assert row[key] == alone[key]
     assert len(saved.read_text(encoding="utf-8").splitlines()) == 20
+    n_words, wanted = (len(path.read_text(encoding="utf-8").split()) for path in (saved, run / "val.de"))
+    assert rows[-1]["length"] == n_words / wanted != 1
     table = output_of(capsys, *argv)
     assert all(row["name"] in table for row in rows) and f"{rows[-1]['bleu'] - rows[-2]['bleu']:+.2f}" in table
 

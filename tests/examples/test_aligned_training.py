@@ -14,7 +14,7 @@ from tiny_run import write_config
 
 from examples.parsing import compare, speed, train
 from minitransformer.checkpoints import RunFolder, average_checkpoints, load_model
-from minitransformer.training import Trainer
+from minitransformer.training import Trainer, read_metrics
 
 TRAINING = dict(directory="run", updates=120, micro_batches=2, threads=1, warmup_steps=40, clip_norm=1.0)
 TRAINING |= dict(save_every=20, validate_every=60, keep_checkpoints=2)
@@ -59,6 +59,8 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen_and_trains_on(kind, form, fo
 def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypatch):
     assert run("Transformer.toml --set training.directory=whole") == 0
     whole, save = results()[0], Trainer._save
+    nll = {line["update"]: line["nll"] for line in read_metrics("whole/metrics.jsonl") if line["kind"] == "valid"}
+    assert {point["update"]: point["nll"] for point in whole["points"]} == nll
 
     def save_and_die(trainer):
         save(trainer)

@@ -53,7 +53,6 @@ def test_a_line_is_the_token_weighted_mean_of_its_updates(tmp_path):
         tokens = [run.batches.n_tgt_tokens(update) for update in range(last - 4, last + 1)]
         losses = [other["loss"] for other in each[last - 5 : last]]
         assert line["loss"] == pytest.approx(np.average(losses, weights=tokens), rel=1e-12)
-        assert run.batches.epoch(last) == line["epoch"]
 
 
 def test_means_are_of_tokens_rates_of_time_and_norms_of_updates():
