@@ -1,12 +1,13 @@
 """The command line from two text files to a BLEU score, on a model that trains in a second."""
 
 import json
+import signal
 import sys
 
 import numpy as np
 import pytest
 from extras import need
-from tiny_run import entries_read
+from tiny_run import at_update, entries_read
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
@@ -30,6 +31,18 @@ def output_of(capsys, *argv: str) -> str:
 def test_a_finished_training_leaves_what_it_cost(run):
     cost = json.loads((run / "run" / "cost.json").read_text(encoding="utf-8"))
     assert cost["paper"] == cost["seconds"] * cost["devices"] * cost["sustained"] > cost["formula"] > 0
+
+
+def test_a_signal_gives_its_exit_code_and_the_same_command_goes_on(run, tmp_path, monkeypatch, capsys):
+    settings = [f"training.directory={tmp_path}", "training.updates=4", "training.validate_every=0"]
+    argv = ["train", str(run / "run.toml"), *(word for each in settings for word in ("--set", each))]
+    with monkeypatch.context() as patched:
+        at_update(patched, 2, lambda model: signal.raise_signal(signal.SIGTERM))
+        assert main(argv) == 128 + signal.SIGTERM
+    assert "2 updates, stopped; the same command resumes from here" in capsys.readouterr().err
+    assert not (tmp_path / "cost.json").exists()
+    assert main(argv) == 0 and (tmp_path / "cost.json").exists()
+    assert "4 updates, done" in capsys.readouterr().err
 
 
 def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, type_in, capsys):

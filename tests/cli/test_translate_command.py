@@ -119,7 +119,9 @@ def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, numb
     assert lines == [answer for answer, _ in zip(itertools.cycle(answers), lines, strict=False)]
 
 
-def test_json_has_a_line_for_each_sentence_with_texts_and_scores(checkpoint, translated):
+def test_json_has_a_line_for_each_sentence_with_texts_and_scores(checkpoint, translated, monkeypatch):
+    monkeypatch.setattr(translate, "FIRST_BATCHES", 1)  # several blocks, through which the numbers go on
+    monkeypatch.setattr(translate, "BLOCK_BATCHES", 1)
     code, lines, _ = translated("\n".join(LINES).encode(), "--n-best", "2", "--format", "json")
     objects = [json.loads(line) for line in lines]
     assert code == 0 and [each["number"] for each in objects] == list(range(1, len(LINES) + 1))
