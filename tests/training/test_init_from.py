@@ -141,7 +141,8 @@ def test_word_vectors_of_another_form_are_refused(tmp_path, text, message):
 
 def test_frozen_parameters_stay_and_the_others_learn(tmp_path):
     tokenizer = tokenizer_of(ENGLISH + GERMAN)
-    run = trainer(tmp_path / "run", tokenizer, 3, freeze="encoder decoder.layers.0.feed_forward embedding")
+    freeze = "encoder decoder.layers.0.feed_forward embedding"
+    run = trainer(tmp_path / "run", tokenizer, 3, freeze=freeze, clip_norm=1e-3)
     before = run.model.parameters.data.copy()
     run.run()
     changed = {
@@ -150,6 +151,7 @@ def test_frozen_parameters_stay_and_the_others_learn(tmp_path):
     frozen = {name for name in run.model.parameters.names if name.startswith(("encoder.", "embedding"))}
     frozen |= {name for name in run.model.parameters.names if name.startswith("decoder.layers.0.feed_forward.")}
     assert changed == set(run.model.parameters.names) - frozen
+    assert np.linalg.norm(run.model.parameters.grad) == pytest.approx(1e-3, rel=1e-4)  # theirs alone are clipped
 
 
 def differences(model, before):
