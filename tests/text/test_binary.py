@@ -29,6 +29,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
     assert header.n_tgt_tokens == sum(map(len, expected.tgt))
     assert lengths_of(found_src).tolist() == [len(ids) for ids in expected.src]
     assert header.fingerprint == fingerprint_of((expected.src, expected.tgt))
+    assert fingerprint_of([[[4, 5], [6]]]) != fingerprint_of([[[4], [5, 6]]])
 
 
 def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):

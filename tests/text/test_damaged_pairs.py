@@ -110,10 +110,10 @@ def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, damage):
     ],
 )
 def test_an_id_that_is_no_token_is_refused_where_it_is_opened(pairs, tmp_path, monkeypatch, id_, message):
-    monkeypatch.setattr(binary, "CHUNK_IDS", 3)  # ids are checked in parts
     folder = shutil.copytree(pairs, tmp_path / "ids")
     ids = np.fromfile(folder / "tgt.ids", "<u2")
-    ids[7] = id_
+    ids[-1] = id_
+    monkeypatch.setattr(binary, "CHUNK_IDS", len(ids) - 1)  # ids are checked in parts, of which the last is short
     ids.tofile(folder / "tgt.ids")
     with pytest.raises(DataError, match=message):
         open_pairs(folder)
