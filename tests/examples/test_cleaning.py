@@ -45,6 +45,8 @@ def test_a_line_of_combining_marks_takes_no_quadratic_time(between):
         ("привет мир", "Hallo Welt", "script"),
         ("Hallo Welt", "привет мир", "script"),
         ("the letter ж", "der Buchstabe ж", None),
+        ("abc жз", "Hallo Welt", None),
+        ("ab жз", "Hallo Welt", "script"),
         ("1 234 - 5", "1 234 – 5", None),
         ("ναι", "ja", "script"),
     ],

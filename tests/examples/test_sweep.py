@@ -21,8 +21,8 @@ def test_what_a_crash_left_of_a_result_is_dropped_and_others_that_are_not_result
         sweep.run_sweep(jobs, path, 1)
     assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1)]
     path.write_bytes(path.read_bytes()[:-1])  # the end of the last line
-    sweep.run_sweep([sweep.Job("d", 1, [*command[:2], 'print(\'{"name": "d", "seed": 1}\')'], tmp_path / "d")], path, 1)
-    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1), ("d", 1)]
+    sweep.run_sweep([sweep.Job("a", 2, [*command[:2], 'print(\'{"name": "a", "seed": 2}\')'], tmp_path / "d")], path, 1)
+    assert [result["key"] for result in read_results(path)] == [("a", 1), ("b", 1), ("a", 2)]
 
 
 def test_no_training_begins_once_one_has_failed(tmp_path):

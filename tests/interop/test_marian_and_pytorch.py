@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from extras import need
-from foreign_models import SENTENCES, logits_of, marian_model, unigram_model
+from foreign_models import SENTENCES, logits_of, marian_model, shrink_norms, unigram_model
 
 from minitransformer.checkpoints import Checkpoint, load_model
 from minitransformer.cli.main import main
@@ -154,6 +154,7 @@ def translator(request):
             "projection": torch.nn.Linear(16, SIZE),
         }
     )
+    shrink_norms(modules)
     return modules.eval(), request.param
 
 
