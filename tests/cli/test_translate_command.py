@@ -121,16 +121,16 @@ def test_an_interrupted_translation_leaves_whole_lines_in_order(checkpoint, numb
 
 def test_json_has_a_line_for_each_sentence_with_texts_and_scores(checkpoint, translated, monkeypatch):
     monkeypatch.setattr(translate, "FIRST_BATCHES", 1)  # several blocks, through which the numbers go on
-    monkeypatch.setattr(translate, "BLOCK_BATCHES", 1)
-    code, lines, _ = translated("\n".join(LINES).encode(), "--n-best", "2", "--format", "json")
+    monkeypatch.setattr(translate, "BLOCK_BATCHES", 2)
+    sentences = LINES * 6
+    code, lines, _ = translated("\n".join(sentences).encode(), "--n-best", "2", "--format", "json")
     objects = [json.loads(line) for line in lines]
-    assert code == 0 and [each["number"] for each in objects] == list(range(1, len(LINES) + 1))
-    assert [each["translations"][0]["text"] for each in objects] == expected(checkpoint, LINES)
+    assert code == 0 and [each["number"] for each in objects] == list(range(1, len(sentences) + 1))
+    assert [each["translations"][0]["text"] for each in objects] == expected(checkpoint, sentences)
     model, tokenizer = load_model(checkpoint)
-    found = search_lines(model, tokenizer, LINES, SEARCH, 2)
-    assert [[t["score"] for t in each["translations"]] for each in objects] == [
-        [h.score for h in best] for best in found
-    ]
+    found = search_lines(model, tokenizer, sentences, SEARCH, 2)
+    scores = [each["score"] for row in objects for each in row["translations"]]
+    assert scores == pytest.approx([each.score for best in found for each in best], rel=1e-5)
 
 
 def test_a_line_that_is_too_long_is_named_and_all_others_are_translated(checkpoint, translated, rng):
