@@ -112,15 +112,9 @@ def test_a_result_of_no_rung_is_refused_and_one_whose_rung_waits_is_not(folder):
         ladder.steps_of(arguments)
 
 
-def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys, monkeypatch):
-    need("sacrebleu"), need("sacremoses"), need("matplotlib")
-    path, options = folder
-    arguments = ladder.parse_arguments([*options, "--only", "recipe", "--seed", "1"])
-    assert ladder.main([*options, "--only", "recipe", "--processes=1"]) == 0
-    results = [json.loads(line) for line in (path / "ladder.jsonl").read_text().splitlines()]
-    assert [result["seed"] for result in results] == [1, 2] and results[0]["seconds_per_update"] > 0
-    assert "BPE dropout, R-Drop." in (path / "ladder.md").read_text() and (path / "ladder.png").exists()
-    step, again = climb([], 2, 99)[0], ladder.parse_arguments([*options, f"--directory={path / 'again'}"])
+def check_a_killed_run(step, path, options, arguments, whole):
+    """One that goes on in another folder ends as the ``whole`` one did, and is not taken beyond its end."""
+    again = ladder.parse_arguments([*options, f"--directory={path / 'again'}"])
     (path / "again").mkdir()
     one_run.tokenizer_path(again).write_bytes(one_run.tokenizer_path(arguments).read_bytes())
     metrics = one_run.folder_of(step, 1, arguments) / "metrics.jsonl"
@@ -130,7 +124,7 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     Trainer(replace(config, training=replace(config.training, updates=7)), progress=False).run()
     resumed = one_run.train_and_score(step, 1, again)
     assert {key: resumed[key] for key in ("val", "nll", "config")} == {
-        key: results[0][key] for key in ("val", "nll", "config")
+        key: whole[key] for key in ("val", "nll", "config")
     }
     Trainer(replace(config, training=replace(config.training, updates=14)), progress=False).run()
     with pytest.raises(DataError, match="must not be beyond update 12, of which there is no score yet, got 14"):
@@ -138,6 +132,18 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     folder, found = RunFolder(config.training.directory), mean_of_last(config, 10)
     mean = average_checkpoints([*map(folder.path_of, range(3, 13))])  # what a rung above it has left is not in it
     np.testing.assert_array_equal(found.parameters, mean.parameters)
+
+
+def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_are_refused(folder, capsys, monkeypatch):
+    need("sacrebleu"), need("sacremoses"), need("matplotlib")
+    path, options = folder
+    arguments = ladder.parse_arguments([*options, "--only", "recipe", "--seed", "1"])
+    assert ladder.main([*options, "--only", "recipe", "--processes=1"]) == 0
+    results = [json.loads(line) for line in (path / "ladder.jsonl").read_text().splitlines()]
+    assert [result["seed"] for result in results] == [1, 2] and results[0]["seconds_per_update"] > 0
+    assert "BPE dropout, R-Drop." in (path / "ladder.md").read_text() and (path / "ladder.png").exists()
+    step = climb([], 2, 99)[0]
+    check_a_killed_run(step, path, options, arguments, results[0])
     for refused, words in (
         (["--only", "R-Drop"], "got 'R-Drop'; it waits for all seeds of peak rate"),
         (["--test", "pre-norm"], "--test must be a rung with results of all seeds, got 'pre-norm'"),
