@@ -45,8 +45,9 @@ BFLOAT16 = Exercise(
             rounded_to(8, lambda x: np.trunc(x + 0.5 * np.sign(x))),
         ),
         Mistake("One digit too many: 8 in all, and the leading 1 is one of them.", rounded_to(9)),
-        Mistake("One digit too few: 7 behind the leading 1.", rounded_to(7)),
+        Mistake("One digit too few: 7 after the leading 1.", rounded_to(7)),
         Mistake("These are the 11 digits of float16.", rounded_to(11)),
+        Mistake("This is float16: more digits than bfloat16, and a narrower range.", lambda x: x.astype(np.float16)),
         Mistake(
             "This is a fixed spacing of 2^-7. The spacing grows with the number: eight digits, wherever they begin.",
             rounded_to(8, spacing=2.0**-7),
@@ -68,9 +69,11 @@ STALLS_AT = Exercise(
             lambda x, n_digits: x * 2.0 ** (n_digits - 1),
         ),
         Mistake(
-            "It has stalled before: where the neighbours are 2 x apart, x is a half, and the sum itself is even.",
+            "It has stalled before: where neighbours are 2 x apart, x ends halfway, and the sum is the even one.",
             lambda x, n_digits: x * 2.0 ** (n_digits + 1),
         ),
+        Mistake("One addition more is exact: a power of two needs one digit.", lambda x, n: x * (2.0**n - 1)),
+        Mistake("This is the first sum that cannot be held; it is rounded back.", lambda x, n: x * (2.0**n + 1)),
         Mistake("This is right for x = 1; a larger x goes further.", lambda x, n_digits: 2.0**n_digits),
         Mistake("A larger x goes further, not less far.", lambda x, n_digits: 2.0**n_digits / x),
     ),
@@ -84,6 +87,7 @@ def gradients(rng):
     yield (np.array([1e-3, -4.1, 2e-6]),)
     yield (np.array([3e-9, 2e-8]),)
     yield (rng.standard_normal((4, 5)) * 1e-5,)
+    yield (np.array([0.25, -0.49999]),)  # just below a power of two
     yield (np.array([1e6, -3e5]),)
 
 
@@ -113,18 +117,30 @@ LOSS_SCALE = Exercise(
             "This is the exponent; the scale is two to that power.",
             lambda g: math.log2(power_of_two(65504 / np.abs(g).max())),
         ),
+        Mistake(
+            "A largest gradient just below a power of two overflows: 65504 is less than 2^16.",
+            lambda g: 2.0**15 / power_of_two(np.abs(g).max()),
+        ),
+        Mistake(
+            "`int` cuts towards 0, and a negative exponent becomes too large: take the floor.",
+            lambda g: power_of_two(65504 / np.abs(g).max(), int),
+        ),
+        Mistake(
+            "Gradients may be too large as they are: then the scale is below 1.",
+            lambda g: max(1.0, power_of_two(65504 / np.abs(g).max())),
+        ),
     ),
 )
 
 # -- adapted ----------------------------------------------------------------------------------------------------------
 
 
-def adapted_with(growth=2.0, fall=2.0, after=2000, forget=True, restart=True):
+def adapted_with(growth=2.0, fall=2.0, after=2000, kept=lambda good_updates: 0, restart=True):
     """The rule with other factors, another patience, or a count that goes on after an overflow or a doubling."""
 
     def adapted(scale, good_updates, is_finite):
         if not is_finite:
-            return scale / fall, 0 if forget else good_updates
+            return scale / fall, kept(good_updates)
         if good_updates + 1 == after:
             return scale * growth, 0 if restart else good_updates + 1
         return scale, good_updates + 1
@@ -145,7 +161,15 @@ ADAPTED = Exercise(
     tested="good updates and overflows, before the 2,000th good update in a row and at it",
     parts=("scale", "good updates"),
     mistakes=(
-        Mistake("After an overflow counting begins again at 0.", adapted_with(forget=False)),
+        Mistake("After an overflow counting begins again at 0.", adapted_with(kept=lambda n: n)),
+        Mistake(
+            "The update that overflowed is not a good one: after it the count is 0.", adapted_with(kept=lambda n: 1)
+        ),
+        Mistake("An update that overflowed was counted as a good one.", adapted_with(kept=lambda n: n + 1)),
+        Mistake(
+            "An overflow doubled the scale: ask first whether the gradient is finite.",
+            lambda scale, n, is_finite: adapted_with()(scale, n, is_finite or n + 1 == 2000),
+        ),
         Mistake("After a doubling counting begins again at 0.", adapted_with(restart=False)),
         Mistake("The scale is never doubled.", adapted_with(growth=1.0)),
         Mistake("The scale is never halved.", adapted_with(fall=1.0)),
@@ -179,12 +203,15 @@ STOCHASTIC = Exercise(
     tested="numbers of both signs, some of them multiples already, with three spacings",
     mistakes=(
         Mistake(
-            "Up where u is below the remainder has the right chance too. Here it is: where u is at least 1 minus it.",
+            "Up where u is below the remainder is as probable; here it must be where u is at least 1 minus it.",
             down_or_up(lambda rest, u: u < rest),
         ),
-        Mistake("This is the nearest multiple; chance has no say.", lambda x, s, u: np.round(x / s) * s),
+        Mistake("This is the nearest multiple: u is not used.", lambda x, s, u: np.round(x / s) * s),
         Mistake("This always rounds down.", lambda x, s, u: np.floor(x / s) * s),
-        Mistake("This always rounds up.", lambda x, s, u: np.ceil(x / s) * s),
+        Mistake(
+            "The remainder is counted in spacings: divide it by the spacing.",
+            lambda x, s, u: (np.floor(x / s) + (u >= 1.0 - (x - np.floor(x / s) * s))) * s,
+        ),
         Mistake(
             "Negative numbers are rounded towards 0: take the multiple below, floor, not trunc.",
             lambda x, s, u: np.trunc(x / s + u) * s,
@@ -193,10 +220,10 @@ STOCHASTIC = Exercise(
             Mistake(
                 "Up and down are exchanged: what is near the multiple above must mostly go up.", down_or_up(goes_up)
             )
-            for goes_up in (lambda rest, u: u >= rest, lambda rest, u: u < 1.0 - rest, lambda rest, u: u <= 1.0 - rest)
+            for goes_up in (lambda rest, u: u >= rest, lambda rest, u: u < 1.0 - rest)
         ),
         Mistake(
-            "Up and down have the same chance here; going up must have that of the remainder.",
+            "Up and down have the same probability here; that of going up must be the remainder.",
             lambda x, s, u: np.where(u < 0.5, np.floor(x / s), np.ceil(x / s)) * s,
         ),
         Mistake("This rounds to whole numbers: divide by the spacing first.", lambda x, s, u: np.floor(x + u)),
