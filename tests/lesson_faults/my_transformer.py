@@ -1,9 +1,20 @@
 """Planted faults of ``my_transformer``: for each exercise, words that the message must hold and the wrong function."""
 
+from dataclasses import make_dataclass
+
 import numpy as np
 
 from solutions import my_transformer as right
 from solutions.my_transformer import Var
+
+
+def dataclass_var():
+    def add(self, other):
+        return made(self.data + other.data, (self, other), lambda grad: (grad, grad))
+
+    fields = ["data", ("parents", tuple, ()), ("backward", object, None)]
+    made = make_dataclass("Recorded", fields, namespace={"__add__": add})
+    return made
 
 
 def grads_replaced(loss, wanted):
@@ -56,6 +67,10 @@ FAULTS = {
             ", backward=None -> ",
             ", self.backward = data, parents, backward ->  = data, parents",
             ", lambda grad: (grad, grad) -> ",
+        ),
+        "needs `eq=False`": dataclass_var(),
+        "any Var, also one of the course's": (
+            "return Var( -> other = other if isinstance(other, type(self)) else Var(other)\n        return Var("
         ),
         "One of the parents is an array of shape": "(self, other), -> (self.data, other.data),",
         "The parents of a Var are a tuple": "(self, other), -> {self, other},",
