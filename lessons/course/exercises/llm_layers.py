@@ -68,8 +68,8 @@ ATTENTION = Exercise(
     parts=data_and_gradients("x", *"qkvo"),
     mistakes=(
         Mistake("Queries and keys are not turned: without positions the order is lost.", attention_with("")),
-        Mistake("The keys are not turned: only both together make the angle of the distance.", attention_with("q")),
-        Mistake("The queries are not turned: only both together make the angle of the distance.", attention_with("k")),
+        Mistake("The keys are not turned: only both rotations together know the distance.", attention_with("q")),
+        Mistake("The queries are not turned: only both rotations together know the distance.", attention_with("k")),
         Mistake("The values are turned too; they carry the content, and no position.", attention_with("qkv")),
         Mistake("The future can be seen: the mask is causal.", attention_with(mask=lambda n: np.ones((n, n), bool))),
         Mistake("A position must see itself too.", attention_with(mask=lambda n: np.tri(n, k=-1, dtype=bool))),

@@ -179,7 +179,7 @@ SHARE = Exercise(
     mistakes=(
         Mistake("The heads stand in turn, 0 1 0 1; neighbours share a head: 0 0 1 1.", tiled),
         Mistake("Single numbers are repeated; repeat whole heads of d_k numbers.", numbers_repeated),
-        Mistake("The gradient is the mean over the copies; whoever is used twice gets the sum.", mean_backward),
+        Mistake("The gradient is the mean over the copies; a head that is used twice gets the sum.", mean_backward),
         Mistake("The gradient is that of the first copy alone: all copies send one back.", first_copy_alone),
     ),
     through=through_inputs(1),
