@@ -1,4 +1,4 @@
-"""A whole model, assembled: the glue of ``solutions/my_transformer.py`` with the student's functions in it."""
+"""A whole model, assembled: the glue of a notebook's solutions with the student's functions in it."""
 
 import importlib.util
 from types import ModuleType

@@ -1,6 +1,7 @@
 """Planted faults of ``my_llm``: for each exercise, words that the message must hold and the wrong function."""
 
 import numpy as np
+from lesson_faults.my_transformer import backward_by_place
 
 from solutions import my_llm as right
 from solutions.my_transformer import Var
@@ -9,16 +10,6 @@ from solutions.my_transformer import Var
 def repeated_numbers(x, n_shared, n_heads):
     copies = n_heads // n_shared
     return Var(np.repeat(x.data, copies, axis=1), (x,), lambda grad: (grad.reshape(*x.data.shape, copies).sum(axis=2),))
-
-
-def look_up_by_place(table, ids):
-    def backward(grad):
-        found = np.zeros_like(table.data)
-        for token, row in zip(ids, grad, strict=True):
-            found[token] = row * table.data.shape[1] ** 0.5
-        return (found,)
-
-    return Var(right.look_up(table, ids).data, (table,), backward)
 
 
 FAULTS = {
@@ -48,7 +39,7 @@ FAULTS = {
         ),
     },
     "look_up": {
-        "last place alone": look_up_by_place,
+        "last place alone": backward_by_place(right.look_up),
         "does not use the gradient": "backward(grad -> backward(grad**0",
         "there is 1 parent": "),)) -> )))",
     },

@@ -39,14 +39,19 @@ def grads_of_each_use(loss, wanted):
     return [grads[value] for value in wanted]
 
 
-def embed_backward_by_place(table, ids):
-    def backward(grad):
-        found = np.zeros_like(table.data)
-        for token, row in zip(ids, grad, strict=True):
-            found[token] = row * table.data.shape[1] ** 0.5
-        return (found,)
+def backward_by_place(embed):
+    """``embed`` with a backward in which a token that stands twice keeps the gradient of its last place."""
 
-    return Var(right.embed(table, ids).data, (table,), backward)
+    def wrong(table, ids):
+        def backward(grad):
+            found = np.zeros_like(table.data)
+            for token, row in zip(ids, grad, strict=True):
+                found[token] = row * table.data.shape[1] ** 0.5
+            return (found,)
+
+        return Var(embed(table, ids).data, (table,), backward)
+
+    return wrong
 
 
 def first_all_alike(shapes, rng):
@@ -99,7 +104,7 @@ FAULTS = {
     "embed": {
         "Positions are missing": " + sinusoids(len(ids), table.data.shape[1]) -> ",
         "twice: look_up does it": "y = embedding -> y = math.sqrt(table.data.shape[1]) * embedding",
-        "the gradient of its last place alone": embed_backward_by_place,
+        "the gradient of its last place alone": backward_by_place(right.embed),
         "there is 1 parent": "),)) -> )))",
     },
     "logits_of": {

@@ -19,24 +19,26 @@ def a_dict(found):
 
 
 def through_shapes_of(shapes_of):
-    def seen_shapes(vocab_size, n_layers, d_model, d_ff):
-        return a_dict(shapes_of(vocab_size, n_layers, d_model, d_ff))
-
-    return seen_shapes
+    return lambda *sizes: a_dict(shapes_of(*sizes))
 
 
-def names_and_shapes(shapes_of, *sizes):
-    expected, got = right.shapes_of(*sizes), shapes_of(*sizes)
-    called = f"It was called with {shapes_of.arguments_text(sizes)}."
-    missing, other = [name for name in expected if name not in got], [name for name in got if name not in expected]
-    if missing or other:
-        found = f"Names that are missing: {len(missing)}" + (f", such as {missing[0]!r}" if missing else "")
-        unknown = f"; {other[0]!r} is a name that no part reads" if other else ""
-        return f"{found}{unknown}. {called}"
-    for name, shape in expected.items():
-        if list(np.ravel(got[name])) != list(shape):
-            return f"{name!r} must have the shape {shape}, got {got[name]}. {called}"
-    return None
+def names_and_shapes_of(right_shapes_of):
+    """The property of naming the same parameters, in the same shapes."""
+
+    def names_and_shapes(shapes_of, *sizes):
+        expected, got = right_shapes_of(*sizes), shapes_of(*sizes)
+        called = f"It was called with {shapes_of.arguments_text(sizes)}."
+        missing, other = [name for name in expected if name not in got], [name for name in got if name not in expected]
+        if missing or other:
+            found = f"Names that are missing: {len(missing)}" + (f", such as {missing[0]!r}" if missing else "")
+            unknown = f"; {other[0]!r} is a name that no part reads" if other else ""
+            return f"{found}{unknown}. {called}"
+        for name, shape in expected.items():
+            if list(np.ravel(got[name])) != list(shape):
+                return f"{name!r} must have the shape {shape}, got {got[name]}. {called}"
+        return None
+
+    return names_and_shapes
 
 
 def shapes_with(change):
@@ -70,7 +72,7 @@ SHAPES_OF = Exercise(
             shapes_with(lambda name, shape: shape[::-1] if name.endswith("w2") else shape),
         ),
     ),
-    properties=(names_and_shapes,),
+    properties=(names_and_shapes_of(right.shapes_of),),
     through=through_shapes_of,
 )
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from course.calls import Trouble, is_unfilled
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_parameters import names_and_shapes_of, through_shapes_of
 from course.exercises.glue_vars import data_and_gradients, seen
 from solutions import my_llm as right
 from solutions.my_transformer import Var, attend, first_vector, project
@@ -81,29 +81,6 @@ ATTENTION = Exercise(
 # -- shapes_of --------------------------------------------------------------------------------------------------------
 
 
-def through_shapes_of(shapes_of):
-    def seen_shapes(*sizes):
-        found = shapes_of(*sizes)
-        if not is_unfilled(found) and not isinstance(found, dict):
-            raise Trouble(f"The result must be a dict by name, got a {type(found).__name__}.")
-        return found
-
-    return seen_shapes
-
-
-def names_and_shapes(shapes_of, *sizes):
-    expected, got = right.shapes_of(*sizes), shapes_of(*sizes)
-    called = f"It was called with {shapes_of.arguments_text(sizes)}."
-    if missing := [name for name in expected if name not in got]:
-        return f"Names that are missing: {len(missing)}, such as {missing[0]!r}. {called}"
-    if other := [name for name in got if name not in expected]:
-        return f"{other[0]!r} is a name that no part reads. {called}"
-    for name, shape in expected.items():
-        if list(np.ravel(got[name])) != list(shape):
-            return f"{name!r} must have the shape {shape}, got {got[name]}. {called}"
-    return None
-
-
 SHAPES_OF = Exercise(
     "my_llm.shapes_of",
     lambda rng: iter(((5, 1, 4, 3, 2, 1), (9, 2, 8, 6, 4, 2), (int(rng.integers(7, 20)), 3, 12, 16, 3, 3))),
@@ -125,6 +102,6 @@ SHAPES_OF = Exercise(
             ),
         ),
     ),
-    properties=(names_and_shapes,),
+    properties=(names_and_shapes_of(right.shapes_of),),
     through=through_shapes_of,
 )

@@ -3,6 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_parts import last_row_alone
 from course.exercises.glue_vars import data_and_gradients, seen
 from solutions import my_llm as right
 from solutions.lesson_08 import sinusoids
@@ -193,13 +194,9 @@ def look_up_inputs(rng):
         yield rng.standard_normal((6, d)), np.array(ids), rng.standard_normal((len(ids), d))
 
 
-def last_row_alone(table, ids):
-    def backward(grad):
-        found = np.zeros_like(table.data)
-        found[ids] = np.sqrt(grad.shape[1]) * grad
-        return (found,)
-
-    return Var(right.look_up(table, ids).data, (table,), backward)
+def of_last_place(table, ids):
+    y = right.look_up(table, ids).data
+    return Var(y, (table,), lambda grad: (last_row_alone(grad, ids, len(table.data)),))
 
 
 LOOK_UP = Exercise(
@@ -217,7 +214,7 @@ LOOK_UP = Exercise(
                 right.look_up(table, ids).backward,
             ),
         ),
-        Mistake("A token that stands twice gets the gradient of its last place alone.", last_row_alone),
+        Mistake("A token that stands twice gets the gradient of its last place alone.", of_last_place),
         Mistake(DEAF, deaf(right.look_up)),
     ),
     through=through_inputs(1),
