@@ -4,6 +4,7 @@ import os
 import platform
 import statistics
 import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -17,7 +18,8 @@ CODE = ("minitransformer", "benchmarks", "examples", ":!*/results/*")
 
 
 def machine_facts() -> dict[str, str | int]:
-    """Processor, cores, memory, threads, versions, commit of the code, and the load before the measurement began."""
+    """Processor, cores, memory, threads, versions, commit of the code, the load before the measurement began, and the
+    GPU if one was used."""
     return {
         "processor": processor_name(),
         "system": f"{platform.system()} {platform.machine()}",
@@ -26,6 +28,7 @@ def machine_facts() -> dict[str, str | int]:
         "threads": product_threads(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
         "commit": commit(),
+        **({"CuPy": CHECKS["CuPy"]()[0]} if "cupy" in sys.modules else {}),
     }
 
 

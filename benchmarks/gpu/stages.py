@@ -42,6 +42,8 @@ QUICK = Size("quick", ModelConfig(vocab_size=90, n_layers=1, d_model=16, d_ff=16
 QUICK_TRAINING = ("training.updates=60", "training.validate_every=30", "training.save_every=10", "model.n_layers=1")
 CARD = "nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.max.sm,power.limit --format=csv"
 RUNS = Path("runs") / "gpu"
+TESTS = ("tests/gpu", "tests/kernels")
+"""Where the tests that need a GPU are."""
 
 
 def doctor(rehearsed: bool) -> dict:
@@ -79,13 +81,13 @@ def ceilings(device: Device, n: int = 8192) -> dict:
     return found | {"says": ", ".join(f"{name} {each:.3g}" for name, each in found.items() if isinstance(each, float))}
 
 
-def correctness(log: Path, seconds: float, where: str = "tests") -> dict:
+def correctness(log: Path, seconds: float, *where: str) -> dict:
     """The tests with the mark gpu: those of rules and kernels, and whole trainings. What pytest prints goes to ``log``.
 
     With pytest-xdist they run in eight processes, as an illegal access ends all tests after it in the same process;
     with pytest-timeout none takes more than 100 seconds.
     """
-    command = [sys.executable, "-m", "pytest", where, "-vv", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short"]
+    command = [sys.executable, "-m", "pytest", *where, "-vv", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short"]
     command += ["-n", str(min(8, core_count()))] if find_spec("xdist") else []
     command += ["--timeout=100"] if find_spec("pytest_timeout") else []
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -146,7 +148,7 @@ STAGES: dict[str, Stage] = {
     "tests": Stage(
         150,
         lambda device, asked: correctness(
-            asked.runs / "tests.log", asked.seconds - 5, "tests/gpu/test_gpu_training.py" if asked.quick else "tests"
+            asked.runs / "tests.log", asked.seconds - 5, *(["tests/gpu/test_gpu_training.py"] if asked.quick else TESTS)
         ),
     ),
     "like the CPU": Stage(45, _like_the_cpu),
