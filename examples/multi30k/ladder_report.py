@@ -15,7 +15,7 @@ from minitransformer.figures.canvas import new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-HEAD = ["rung", "changed", "seeds", "BLEU", "adds", "p, corrected", "lower-cased", "nats/token", "core minutes"]
+HEAD = ["rung", "changed", "seeds", "BLEU", "adds", "p, corrected", "lower-cased", "nats/token"]
 NOT_TRANSLATED = "The test set has not been translated."
 
 
@@ -28,7 +28,6 @@ def measured(results: Sequence[dict], steps: Sequence[Step]) -> list[dict]:
             "bleu": result["val"][str(step.checkpoints)]["bleu"],
             "lower": result["val"][str(step.checkpoints)]["lower"],
             "nll": result["nll"],
-            "minutes": result["updates"] * result["seconds_per_update"] / 60,
         }
         for step in steps
         for result in results
@@ -51,9 +50,8 @@ def markdown(results: Sequence[dict], steps: Sequence[Step], arguments: Namespac
         f"![BLEU of every rung]({arguments.results.stem}.png)",
         missing(rows, steps, arguments),
         test,
-        f"`python -m examples.multi30k.ladder`; ± is the standard error over seeds, and {tested_by(STUDENT)}. Minutes"
-        " are updates times the processor seconds of an update on one core, of the seed that needed least; those of"
-        f" validation are left out. {processors}, NumPy {numpys}, commit {commits}.",
+        f"`python -m examples.multi30k.ladder`; ± is the standard error over seeds, and {tested_by(STUDENT)}."
+        f" {processors}, NumPy {numpys}, commit {commits}.",
     )
 
 
@@ -83,11 +81,10 @@ def table(rows: Sequence[dict], steps: Sequence[Step]) -> list[list[str]]:
 
 def cells(rows: Sequence[dict], step: Step, gain: np.ndarray, p: float) -> list[str]:
     """All but the first of a row.   gain: BLEU above the rung below, one value a seed"""
-    bleu, lower, nll, minutes = (values_of(rows, key, name=step.label) for key in ("bleu", "lower", "nll", "minutes"))
+    bleu, lower, nll = (values_of(rows, key, name=step.label) for key in ("bleu", "lower", "nll"))
     changed = ", ".join(f"`{key} = {value}`" for key, value in step.changes.items()) or "[the recipe](multi30k.toml)"
     adds = [with_error(gain, 2) if len(gain) else "", "" if math.isnan(p) else f"{p:.2g}"]
-    figures = [with_error(lower, 2), with_error(nll, 3), f"{minutes.min():.0f}"]
-    return [changed, str(len(bleu)), with_error(bleu, 2), *adds, *figures]
+    return [changed, str(len(bleu)), with_error(bleu, 2), *adds, with_error(lower, 2), with_error(nll, 3)]
 
 
 def missing(rows: Sequence[dict], steps: Sequence[Step], arguments: Namespace) -> str:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -68,30 +67,12 @@ def recorded(config: Config) -> dict:
     }
 
 
-class Clock:
-    """Processor seconds of updates, written into the line of each validation, so that a killed run keeps them."""
-
-    def __init__(self):
-        self.since, self.seconds, self.updates = None, 0.0, 0
-
-    def add(self, *_: object) -> None:
-        now = time.process_time()
-        if self.since is not None:
-            self.seconds, self.updates = self.seconds + now - self.since, self.updates + 1
-        self.since = now
-
-    def write(self, _: Trainer, metrics: dict) -> None:
-        metrics |= {"timed_seconds": self.seconds, "timed_updates": self.updates}
-        self.since, self.seconds, self.updates = time.process_time(), 0.0, 0
-
-
 def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dict:
     """Train with one seed; translate the validation set with the last checkpoint, and with the mean of the last ten."""
-    config, clock = config_of(step, seed, arguments), Clock()
-    trainer = Trainer(config, progress=False, on_update=clock.add, on_validation=clock.write)
+    config = config_of(step, seed, arguments)
+    trainer = Trainer(config, progress=False)
     run_to_end(trainer)
     valid = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
-    seconds, timed = (sum(line.get(f"timed_{what}", 0) for line in valid) for what in ("seconds", "updates"))
     text = read_parallel(config.data.valid_src, config.data.valid_tgt)
     return {
         "name": step.run,
@@ -99,7 +80,6 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
         "val": {str(count): scores(config, count, *text) for count in MEANS_OF},
         "nll": valid[-1]["nll"],
         "updates": config.training.updates,
-        "seconds_per_update": seconds / max(timed, 1),
         "parameters": parameter_count(trainer.config.model),
         "command": f'{PROGRAM} --only "{step.run}" --seed {seed}',
         "config": recorded(config),
@@ -110,7 +90,7 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
 
 def scores(config: Config, count: int, sources: Sequence[str], references: Sequence[str]) -> dict:
     """Of the mean of the last ``count`` checkpoints, by the recipe's beam: sacreBLEU, and BLEU of `moses_lower`."""
-    model, tokenizer = mean_of_last(config, count).build()
+    model, tokenizer = mean_of_last(config, count).build(config.execution.device)
     sides = translate_lines(model, tokenizer, sources, config.translation), references
     bleu = corpus_bleu(*sides)
     lower = corpus_bleu(*([moses_lower(line) for line in side] for side in sides), tokenize="none")

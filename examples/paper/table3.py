@@ -195,7 +195,7 @@ def train_and_score(row: str, seed: int, arguments: argparse.Namespace) -> dict:
     run_to_end(trainer)
     metrics = read_metrics(trainer.folder.metrics)
     valid = [line for line in metrics if line["kind"] == "valid"][-1]
-    model, tokenizer = load_checkpoint(trainer.folder.paths()[-1]).build()
+    model, tokenizer = load_checkpoint(trainer.folder.paths()[-1]).build(config.execution.device)
     sources, references = read_lines(config.data.valid_src), read_lines(config.data.valid_tgt)
     cost = trainer.cost()
     bleu = corpus_bleu(translate_lines(model, tokenizer, sources, config.translation), references)
