@@ -13,6 +13,7 @@ from pathlib import Path
 
 from minitransformer.blas import product_threads
 from minitransformer.cli.doctor import CHECKS
+from minitransformer.cuda_diagnosis import cuda_trouble
 
 CODE = ("minitransformer", "benchmarks", "examples", ":!*/results/*")
 
@@ -28,13 +29,16 @@ def machine_facts() -> dict[str, str | int]:
         "threads": product_threads(),
         "load": f"{os.getloadavg()[0]:.2f} in the minute before" if hasattr(os, "getloadavg") else "unknown",
         "commit": commit(),
-        **({"CuPy": CHECKS["CuPy"]()[0]} if "cupy" in sys.modules else {}),
+        **_gpu(),
     }
 
 
 def all_machines(results: Sequence[dict], fact: str) -> str:
-    """That of `machine_facts`, of every result, each once: ``071b709b8ead, a799c46d0ea6``."""
-    return ", ".join(sorted({result["machine"][fact] for result in results}))
+    """That of `machine_facts`, of every result, each once: ``071b709b8ead, a799c46d0ea6``. The GPU stands in the place
+    of the processor where one was used."""
+    machines = [result["machine"] for result in results]
+    found = {each.get("GPU") or each[fact] if fact == "processor" else each[fact] for each in machines}
+    return ", ".join(sorted(found))
 
 
 def of_this_maker(name: str) -> str:
@@ -59,6 +63,16 @@ def commit() -> str:
         return f"{head} + changes" if _git("status", "--porcelain", "--", *CODE) else head
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+
+
+def _gpu() -> dict[str, str]:
+    """The GPU, where CuPy has been loaded and can use one."""
+    if "cupy" not in sys.modules or cuda_trouble():
+        return {}
+    import cupy
+
+    name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+    return {"GPU": f"{name}, CuPy {cupy.__version__}"}
 
 
 def _git(*words: str) -> str:

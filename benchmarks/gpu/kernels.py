@@ -1,12 +1,17 @@
 """Where the time of an update goes: each kernel's calls, milliseconds, bytes and share of the bandwidth.
 
 Times are those between two events of the device around each launch, within a real update; work that was queued before
-keeps the device busy, so that it never waits for Python.
+keeps the device busy, so that it waits less for Python. What CuPy itself starts, and how long the device has nothing to
+do, is seen by PyTorch's profiler, which watches the whole process.
 """
 
+import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +30,8 @@ BOTH_WAYS = {
 }
 """Arrays that a kernel reads and writes, by their place among its arguments: they count once more for each time."""
 PRODUCTS, OTHERS = "products (cuBLAS)", "CuPy's own, and waits"
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+"""What the profiler calls the work of a device."""
 
 
 class Call(NamedTuple):
@@ -56,7 +63,38 @@ def kernels(size: Size, precision: str, device: Device, n: int = 8192) -> dict:
     rows[OTHERS] = {"ms": max(0.0, total - sum(row["ms"] for row in rows.values()))}
     rows = dict(sorted(rows.items(), key=lambda row: -row[1]["ms"]))
     says = f"{total:.2f} ms, {sum(row.get('calls', 0) for row in rows.values())} launches; a copy moves {rate:.2f} TB/s"
-    return {"says": says, "update ms": total, "copy TB/s": rate, "kernels": rows}
+    found = {"says": says, "update ms": total, "copy TB/s": rate, "kernels": rows}
+    return found if device.xp is np or not find_spec("torch") else found | {"profiler": profiled(update, device)}
+
+
+def profiled(update: Callable[[], object], device: Device, updates: int = 2) -> dict:
+    """`device_work` of an update, the mean of several."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with tempfile.TemporaryDirectory() as folder:
+        with profile(activities=[ProfilerActivity.CUDA]) as watched:
+            for _ in range(updates):
+                update()
+            device.wait()
+        path = Path(folder) / "trace.json"
+        watched.export_chrome_trace(str(path))
+        return device_work(json.loads(path.read_text(encoding="utf-8"))["traceEvents"], updates)
+
+
+def device_work(events: list[dict], updates: int) -> dict:
+    """Milliseconds of an update from the first work of the device to the last, those in which it had some, and of each
+    kind the calls and milliseconds, the longest first.   events: of the profiler, in microseconds"""
+    work = sorted((each for each in events if each.get("cat") in DEVICE_WORK), key=lambda each: each["ts"])
+    rows: dict[str, dict] = {}
+    busy = end = 0.0
+    for each in work:
+        began, ended = each["ts"], each["ts"] + each["dur"]
+        busy, end = busy + max(0.0, ended - max(began, end)), max(end, ended)
+        row = rows.setdefault(each["name"][:80], {"calls": 0.0, "ms": 0.0})
+        row["calls"] += 1 / updates
+        row["ms"] += each["dur"] / 1000 / updates
+    rows = dict(sorted(rows.items(), key=lambda row: -row[1]["ms"]))
+    return {"update ms": (end - work[0]["ts"]) / 1000 / updates, "busy ms": busy / 1000 / updates, "work": rows}
 
 
 def table(calls: list[Call], rate: float) -> dict[str, dict]:

@@ -1,6 +1,5 @@
 """NCCL on the GPUs of this machine: sums of one rank, alone and within an update, and of two ranks."""
 
-import os
 import statistics
 from functools import partial
 
@@ -31,17 +30,18 @@ def nccl(device: Device, elements: int, size: Size = SMALL) -> dict:
     one_by_one(types, lambda name: _sum(ranks, name, elements, device), found, device.wait)
     one_by_one(["update"], lambda _: _update(ranks, size, device), found, device.wait)
     ranks.close()
-    one_by_one(["two ranks"], lambda _: two_ranks(device.xp is not np), found, device.wait)
+    one_by_one(["two ranks"], lambda _: two_ranks(device), found, device.wait)
     says = (
         f"one rank: {1000 * found['float32']['seconds']:.1f} ms for {elements:,} float32" if "float32" in found else ""
     )
     return found | {"says": f"{says}; two ranks: {found['two ranks'].get('sum', 'none')}"}
 
 
-def two_ranks(on_gpu: bool) -> dict:
-    """The sum of two processes, started as by `minitransformer launch`: on two GPUs, or where there is one on that, if
-    NCCL allows it."""
-    os.environ.setdefault("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+def two_ranks(device: Device) -> dict:
+    """The sum of two processes, started as by `minitransformer launch`, with a GPU each."""
+    on_gpu = device.xp is not np
+    if on_gpu and device.xp.cuda.runtime.getDeviceCount() < 2:
+        return {"sum": "not tried: there is one GPU, and NCCL wants one for each rank"}
     lines: list[str] = []
     code = launch(partial(_add, on_gpu), 2, lines.append, _explain)
     return {"sum": "right"} if code == 0 else {"failed": " ".join(lines) or f"exit code {code}"}

@@ -10,6 +10,8 @@ from minitransformer.files import write_text
 COLUMNS = ("ms", "lowest", "highest", "host ms", "TFLOP/s", "of the ceiling", "target tokens/s")
 WIDTH = 118
 """Characters of a line of the screen."""
+SHOWN = 0.01
+"""Of the device's work: what takes less is not shown."""
 
 
 class Results:
@@ -100,11 +102,17 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
         for name, stage in stages.items()
         for precision, entry in stage.items()
         if isinstance(entry, dict)
-        for row in _rows(f"{name.split()[0]}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
+        for row in _rows(f"{name.split(',')[0]}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
     ]
     kernels = [
         [name, *(f"{row[key]:.2f}" if key in row else "" for key in ("calls", "ms", "MB", "of the bandwidth"))]
         for name, row in stages.get("kernels", {}).get("kernels", {}).items()
+    ]
+    profile = stages.get("kernels", {}).get("profiler", {})
+    shares = [
+        [f"`{name}`", f"{row['calls']:.0f}", f"{row['ms']:.2f}", f"{row['ms'] / profile['busy ms']:.0%}"]
+        for name, row in profile.get("work", {}).items()
+        if row["ms"] >= SHOWN * profile["busy ms"]
     ]
     outcomes = [[name, outcome(result), str(result.get("seconds", ""))] for name, result in stages.items()]
     return page(
@@ -116,8 +124,18 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
         markdown_table(["", *COLUMNS], updates),
         "Kernels of an update in bfloat16, beside the bandwidth of a copy on the same card.",
         markdown_table(["kernel", "calls", "ms", "MB", "of the bandwidth"], kernels),
+        *(_profile_table(profile, shares) if shares else ()),
         facts_list(facts),
     )
+
+
+def _profile_table(profile: dict, shares: list[list[str]]) -> list[str]:
+    return [
+        "Everything that the device did in an update, CuPy's own kernels among it, from one percent on, by PyTorch's"
+        f" profiler, which slows Python: {profile['busy ms']:.1f} of {profile['update ms']:.1f} ms. In the others it"
+        " waited for Python.",
+        markdown_table(["work", "calls", "ms", "of all work"], shares),
+    ]
 
 
 def _rows(what: str, entry: dict, ceiling: float | None) -> list[list[str]]:

@@ -148,7 +148,8 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     processors, commits = (all_machines(results, fact) for fact in ("processor", "commit"))
-    first, hours = {result["name"]: result for result in reversed(results)}, by_row(results, "seconds")
+    first = {result["name"]: result for result in reversed(results)}
+    hours = by_row([result for result in results if "GPU" not in result["machine"]], "seconds")
     head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
     head += ["parameters", "FLOPs", "hours"]
     shown = [row for norm in ("", PRE_NORM) for row in (f"{each}{norm}" for each in paper) if row in nll]
@@ -164,7 +165,7 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         markdown_table(VERDICTS, summary(results, paper)) if besides else "",
         f"`python -m examples.paper.table3 --run {' '.join(shown)}`, base with `--seeds"
         f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(STUDENT)}. Settings:"
-        f" {settings}. {processors}, one core for each training, commits {commits}.",
+        f" {settings}. {processors}; on a processor each training has one core. Commits {commits}.",
         *(beside_table(besides) if besides else []),
         "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
         " took least time: the machine did other work beside most.",

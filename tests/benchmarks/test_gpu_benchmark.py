@@ -101,6 +101,24 @@ def test_losses_that_rounding_does_not_explain_are_wrong(monkeypatch):
     assert results.failures(found) == [("tf32", wrong.format("1.1e-02")), ("bfloat16", wrong.format("nan"))]
 
 
+def test_the_device_has_work_while_one_of_its_streams_does():
+    def event(name, began, microseconds, kind="kernel"):
+        return {"name": name, "ts": 5000 + began, "dur": microseconds, "cat": kind}
+
+    events = [
+        event("product", 0, 400),
+        event("copy", 300, 200, "gpu_memcpy"),  # beside the product until 400
+        event("launch", 500, 900, "cuda_runtime"),  # the host's
+        {"ph": "M"},
+        event("product", 900, 100),
+    ]
+    found = kernels.device_work(events[::-1], updates=2)
+    assert (found["update ms"], found["busy ms"]) == (0.5, 0.3)
+    assert found["work"] == {"product": {"calls": 1.0, "ms": 0.25}, "copy": {"calls": 0.5, "ms": 0.1}}
+    page = results.markdown({}, {"kernels": {"profiler": found}})
+    assert "0.3 of 0.5 ms" in page and "| `product` | 1 | 0.25 | 83% |" in page
+
+
 def synthetic_text(folder, names, rng) -> None:
     """Parallel text: the German line is the English line reversed."""
     for name in names:
@@ -135,7 +153,7 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
 def test_sums_of_one_rank_change_nothing(monkeypatch):
     need("ml_dtypes")
     monkeypatch.setattr(nccl, "NcclCommunicator", rehearsal.OneRank)
-    monkeypatch.setattr(nccl, "two_ranks", lambda on_gpu: {"sum": "right"})
+    monkeypatch.setattr(nccl, "two_ranks", lambda device: {"sum": "right"})
     found = nccl.nccl(HERE, 1000, TINY)
     assert all(found[name]["a sum over one rank changes nothing"] for name in ("float32", "bfloat16"))
     assert found["update"]["equal"]

@@ -167,11 +167,12 @@ def test_a_page_shows_the_control_where_it_was_measured():
 @pytest.mark.parametrize(
     "page", [lambda results: table3_report.markdown(results, table3.PAPER), label_smoothing.report]
 )
-def test_the_pages_of_table_3_name_every_processor(page):
+def test_the_pages_of_table_3_name_every_processor_and_gpu(page):
     results = program.read_results(RESULTS / "table3.jsonl")
     for each in results:
-        each["machine"] |= {"processor": f"processor {each['seed'] % 2}"}
-    assert "processor 0, processor 1, " in page(results)
+        gpu = {"GPU": "a card"} if each["seed"] == 5 else {}
+        each["machine"] = each["machine"] | {"processor": f"processor {each['seed'] % 2}"} | gpu
+    assert "a card, processor 0, processor 1" in page(results)
 
 
 def test_label_smoothing_has_one_verdict_on_both_pages():
