@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.common.work import Size
+from benchmarks.gpu.stage_process import one_by_one
 from benchmarks.gpu.steps import Device, copy_rate, our_update
 from minitransformer.kernels.cupy import gemm, launch
 
@@ -64,7 +65,9 @@ def kernels(size: Size, precision: str, device: Device, n: int = 8192) -> dict:
     rows = dict(sorted(rows.items(), key=lambda row: -row[1]["ms"]))
     says = f"{total:.2f} ms, {sum(row.get('calls', 0) for row in rows.values())} launches; a copy moves {rate:.2f} TB/s"
     found = {"says": says, "update ms": total, "copy TB/s": rate, "kernels": rows}
-    return found if device.xp is np or not find_spec("torch") else found | {"profiler": profiled(update, device)}
+    if device.xp is not np and find_spec("torch"):
+        one_by_one(["profiler"], lambda _: profiled(update, device), found, device.wait)
+    return found
 
 
 def profiled(update: Callable[[], object], device: Device, updates: int = 2) -> dict:
@@ -83,8 +86,16 @@ def profiled(update: Callable[[], object], device: Device, updates: int = 2) -> 
 
 def device_work(events: list[dict], updates: int) -> dict:
     """Milliseconds of an update from the first work of the device to the last, those in which it had some, and of each
-    kind the calls and milliseconds, the longest first.   events: of the profiler, in microseconds"""
+    kind the calls and milliseconds, the longest first.
+
+    events: of the profiler, in microseconds
+
+    Raises:
+        ValueError: none of them is of the device.
+    """
     work = sorted((each for each in events if each.get("cat") in DEVICE_WORK), key=lambda each: each["ts"])
+    if not work:
+        raise ValueError("the profiler must see the device's work, got none")
     rows: dict[str, dict] = {}
     busy = end = 0.0
     for each in work:

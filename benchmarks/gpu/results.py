@@ -102,7 +102,7 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
         for name, stage in stages.items()
         for precision, entry in stage.items()
         if isinstance(entry, dict)
-        for row in _rows(f"{name.split(',')[0]}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
+        for row in _rows(f"{name}, {precision}", entry, ceilings.get(f"{precision} TFLOP/s"))
     ]
     kernels = [
         [name, *(f"{row[key]:.2f}" if key in row else "" for key in ("calls", "ms", "MB", "of the bandwidth"))]
@@ -131,9 +131,9 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
 
 def _profile_table(profile: dict, shares: list[list[str]]) -> list[str]:
     return [
-        "Everything that the device did in an update, CuPy's own kernels among it, from one percent on, by PyTorch's"
-        f" profiler, which slows Python: {profile['busy ms']:.1f} of {profile['update ms']:.1f} ms. In the others it"
-        " waited for Python.",
+        "What the device does in an update, CuPy's own kernels included, by PyTorch's profiler. It works for"
+        f" {profile['busy ms']:.1f} of {profile['update ms']:.1f} ms and waits for Python in the others; the profiler"
+        f" slows Python. What takes less than {SHOWN:.0%} of the work is left out.",
         markdown_table(["work", "calls", "ms", "of all work"], shares),
     ]
 

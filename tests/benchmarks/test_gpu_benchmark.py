@@ -37,9 +37,10 @@ def test_updates_are_timed_in_turn_and_a_failing_peer_is_recorded(torch, monkeyp
         seconds = entry[name]["device ms"]["median"] / 1000
         assert entry[name]["target tokens/s"] == pytest.approx(15 / seconds)
         assert entry[name]["TFLOP/s"] == pytest.approx(result["flops"] / seconds / 1e12)
-    text = results.markdown({"CuPy": "14"}, {"base": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}})
-    assert "| base, float32: ours |" in text and "- CuPy: 14" in text
-    assert "| base | failed: float32, compiled: RuntimeError: no compiler | 3.0 |" in text
+    stages = {"base, plain kernels": result | {"seconds": 3.0}, "ceilings": {"float32 TFLOP/s": 1e-3}}
+    text = results.markdown({"CuPy": "14"}, stages)
+    assert "| base, plain kernels, float32: ours |" in text and "- CuPy: 14" in text
+    assert "| base, plain kernels | failed: float32, compiled: RuntimeError: no compiler | 3.0 |" in text
     json.dumps(result)
 
 
@@ -117,6 +118,8 @@ def test_the_device_has_work_while_one_of_its_streams_does():
     assert found["work"] == {"product": {"calls": 1.0, "ms": 0.25}, "copy": {"calls": 0.5, "ms": 0.1}}
     page = results.markdown({}, {"kernels": {"profiler": found}})
     assert "0.3 of 0.5 ms" in page and "| `product` | 1 | 0.25 | 83% |" in page
+    with pytest.raises(ValueError, match="the profiler must see the device's work, got none"):
+        kernels.device_work(events[2:4], updates=2)
 
 
 def synthetic_text(folder, names, rng) -> None:
