@@ -37,8 +37,13 @@ def all_machines(results: Sequence[dict], fact: str) -> str:
     """That of `machine_facts`, of every result, each once: ``071b709b8ead, a799c46d0ea6``. The GPU stands in the place
     of the processor where one was used."""
     machines = [result["machine"] for result in results]
-    found = {each.get("GPU") or each[fact] if fact == "processor" else each[fact] for each in machines}
+    found = {each["GPU"] if fact == "processor" and "GPU" in each else each[fact] for each in machines}
     return ", ".join(sorted(found))
+
+
+def on_a_core(results: Sequence[dict]) -> list[dict]:
+    """Those that no GPU has computed: their seconds are those of a core."""
+    return [result for result in results if "GPU" not in result["machine"]]
 
 
 def of_this_maker(name: str) -> str:

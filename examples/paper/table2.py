@@ -20,7 +20,7 @@ from examples import report_errors
 from examples.paper.program import UNFIT, read_results, showing, write_report
 from examples.paper.sweep import append, opened_alone
 from examples.paper.trials import RESULTS
-from examples.report import markdown_table, page
+from examples.report import markdown_table, on_a_core, page
 from minitransformer.cli.main import Parser
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
@@ -103,8 +103,7 @@ def trainings() -> list[Training]:
         found.append(Training("recipes", each["name"], each["seconds"] / 3600, each["formula"], each["paper"]))
     for experiment in ("table3", "recurrent"):
         results = [each for each in read_results(RESULTS / f"{experiment}.jsonl") if "flops" in each]
-        results = [each for each in results if "GPU" not in each.get("machine", {})]  # hours are those of a core
-        found += fastest(experiment, results)
+        found += fastest(experiment, on_a_core(results))
     return found
 
 

@@ -18,7 +18,7 @@ from examples.paper.seeds import (
     tested_by,
     with_error,
 )
-from examples.report import all_machines, markdown_table, page
+from examples.report import all_machines, markdown_table, on_a_core, page
 from minitransformer.figures.canvas import new_figure
 
 if TYPE_CHECKING:
@@ -148,8 +148,8 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     processors, commits = (all_machines(results, fact) for fact in ("processor", "commit"))
-    first = {result["name"]: result for result in reversed(results)}
-    hours = by_row([result for result in results if "GPU" not in result["machine"]], "seconds")
+    first, seconds = {result["name"]: result for result in reversed(results)}, by_row(on_a_core(results), "seconds")
+    hours = {row: f"{each.min() / 3600:.2f}" for row, each in seconds.items()}
     head = ["row", "seeds", "loss, nats/token", "PPL", "paper's PPL", "BLEU", "paper's BLEU"]
     head += ["parameters", "FLOPs", "hours"]
     shown = [row for norm in ("", PRE_NORM) for row in (f"{each}{norm}" for each in paper) if row in nll]
@@ -157,18 +157,18 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
     rows = [
         [row, str(len(nll[row])), with_error(nll[row], 3), f"{math.exp(nll[row].mean()):.2f}"]
         + [published.get(row, ["", ""])[0], with_error(bleu[row], 1), published.get(row, ["", ""])[1]]
-        + [f"{first[row]['parameters'] / 1e6:.2f} M", f"{first[row]['flops']:.1e}", f"{hours[row].min() / 3600:.2f}"]
+        + [f"{first[row]['parameters'] / 1e6:.2f} M", f"{first[row]['flops']:.1e}", hours.get(row, "")]
         for row in shown
     ]
     return page(
         "# Table 3 at class scale",
         markdown_table(VERDICTS, summary(results, paper)) if besides else "",
-        f"`python -m examples.paper.table3 --run {' '.join(shown)}`, base with `--seeds"
-        f" {len(nll.get('base', ()))}`; ± is the standard error over seeds, and {tested_by(STUDENT)}. Settings:"
-        f" {settings}. {processors}; on a processor each training has one core. Commits {commits}.",
+        f"`python -m examples.paper.table3 --run {' '.join(shown)}`, with as many `--seeds` as the tables say; ± is the"
+        f" standard error over seeds, and {tested_by(STUDENT)}. Settings: {settings}. {processors}; on a processor each"
+        f" training has one core. Commits {commits}.",
         *(beside_table(besides) if besides else []),
-        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of the seed that"
-        " took least time: the machine did other work beside most.",
+        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of one core, of"
+        " the seed that took least time: the machine did other work beside most.",
         markdown_table(head, rows),
     )
 

@@ -36,12 +36,13 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
     refused(table2.main(), "must be what a training has written")
     assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
-    costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0}
-    rows = [{"name": row, "seed": seed, **costs} for row in table3.PAPER for seed in (1, 2)]
+    costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0, "machine": {}}
+    on_gpu = costs | {"seconds": 3.0, "machine": {"GPU": "a card"}}  # no hours of a core
+    rows = [{"name": row, "seed": seed, **each} for row in table3.PAPER for seed, each in ((1, costs), (2, on_gpu))]
     (tmp_path / "table3.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
     monkeypatch.setattr(sys, "argv", ["table2"])
     assert table2.main() == 0
-    assert capsys.readouterr().out.count("| 1.00e+15 | 2.00e+15 |") == 20  # a row for each of Table 3
+    assert capsys.readouterr().out.count("| 0.02 | 1.00e+15 | 2.00e+15 |") == 20  # a row for each of Table 3
 
 
 def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training():

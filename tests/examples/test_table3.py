@@ -110,3 +110,13 @@ def test_rows_in_pre_norm_are_compared_with_base_in_pre_norm(rng):
     assert summary[:-1] == report.summary(post, PAPER)
     assert summary[-1][0] == "C1 and base, both in pre-norm" and summary[-1][2] == "lower, not as in the paper"
     assert "| C1-pre | 3 |" in report.markdown(post + pre, PAPER)
+
+
+def test_hours_are_those_of_a_core_and_left_out_where_a_gpu_alone_has_trained():
+    results = results_like(1, (0, 0, 0))
+    for each in results:
+        each["seconds"] = 3600.0 * each["seed"]
+        if each["name"] == "C3" or (each["name"], each["seed"]) == ("base", 1):
+            each["machine"] = each["machine"] | {"GPU": "a card"}
+    hours = dict(re.findall(r"\| (\w+) \| 3 \|.* M \| .* \| (.*) \|", report.markdown(results, PAPER)))
+    assert (hours["base"], hours["C3"], hours["C4"]) == ("2.00", "", "1.00")
