@@ -6,7 +6,7 @@ from pathlib import Path
 
 from examples.paper.recurrent_tasks import MULTI30K, corpus_of, of_size
 from examples.parsing.train import prepare, scores, word_dropout
-from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
+from minitransformer.config import Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import translate_lines
 from minitransformer.models import Model
@@ -93,4 +93,5 @@ def config_of(name: str, model: str, sizes: dict, seed: int, rate: float, folder
             save_every=settings["save_every"],
             keep_checkpoints=1,
         ),
+        execution=ExecutionConfig(device="cpu"),  # minutes are those of one core
     )

@@ -21,7 +21,7 @@ from examples.paper.recurrent_tasks import corpus_of, of_size, scores_of, update
 from examples.paper.sweep import run_to_end
 from examples.paper.trials import Experiment, main
 from minitransformer.checkpoints import load_checkpoint
-from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
+from minitransformer.config import UNK, Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
 from minitransformer.planning import parameter_count
 from minitransformer.training import Corpus, Trainer, read_metrics
 
@@ -102,6 +102,7 @@ def config_of(task: str, model: str, seed: int, directory: Path, settings: dict)
             save_every=100,
             keep_checkpoints=1,
         ),
+        execution=ExecutionConfig(device="cpu"),  # equal time is that of one core
     )
 
 

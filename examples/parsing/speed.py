@@ -1,4 +1,4 @@
-"""Seconds of an update of several parsers, each in turn, so that what else the machine does befalls all of them alike.
+"""Seconds of an update of several parsers on the CPU, each in turn, as other work on the machine slows all of them.
 
     python -m examples.parsing.speed examples/parsing/aligned*.toml --set training.threads=1
 
@@ -53,9 +53,10 @@ def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer
     trainers = {}
     for path in arguments.configs:
         config, name = config_of(path, arguments)
-        config = with_vocabularies(config, bank)
         training = replace(config.training, directory=f"{folder}/{name}", validate_every=0)
-        trainers[name] = Trainer(replace(config, training=training), corpus, progress=False)
+        on_a_core = replace(config.execution, device="cpu")
+        config = replace(with_vocabularies(config, bank), training=training, execution=on_a_core)
+        trainers[name] = Trainer(config, corpus, progress=False)
         word_dropout(bank)(trainers[name])
     return trainers
 

@@ -135,6 +135,7 @@ def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
     written = speed.read_speeds(Path("speed.json"))
     assert list(written) == ["Transformer-C", "recurrent-C"]
     assert all(each["seconds"] == each["of"][0] > 0 for each in written.values())
+    assert {trainer.config.execution.device for trainer, _ in timed} == {"cpu"}  # minutes are those of a core
     for kind, (trainer, _) in zip(KINDS, timed, strict=False):
         assert run(f"{kind}.toml --results {kind}.jsonl --set training.updates=6 --set training.save_every=3") == 0
         assert [list(updates) for each, updates in timed if each is trainer] == [[1, 2, 3], [4, 5, 6]]

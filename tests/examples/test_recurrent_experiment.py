@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from extras import need
 
+from examples.paper import crossover, crossover_tasks
 from examples.paper import recurrent as experiment
 from examples.paper import recurrent_tasks as tasks
 from minitransformer.config import EOS, UNK
@@ -20,6 +21,15 @@ def test_all_models_have_within_2_percent_the_same_parameters(task):
         experiment.parameter_count(experiment.model_config(task, model, settings)) for model in settings["models"]
     ]
     np.testing.assert_allclose(counts, counts[0], rtol=0.02)
+
+
+def test_minutes_are_those_of_a_core_beside_a_gpu_too(tmp_path):
+    sizes = {"vocab_size": 4000}
+    configs = (
+        experiment.config_of("reverse", "GRU", 1, tmp_path, experiment.SETTINGS),
+        crossover_tasks.config_of("Multi30k", "GRU", sizes, 1, 0.003, tmp_path, crossover.SETTINGS),
+    )
+    assert [config.execution.device for config in configs] == ["cpu", "cpu"]
 
 
 def test_targets_are_the_sources_from_their_ends(rng):
