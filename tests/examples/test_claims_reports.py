@@ -3,11 +3,13 @@
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from extras import need
 
+from examples import report
 from examples.paper import (
     attention_scale,
     attention_scale_report,
@@ -173,6 +175,16 @@ def test_the_pages_of_table_3_name_every_processor_and_gpu(page):
         gpu = {"GPU": "a card"} if each["seed"] == 5 else {}
         each["machine"] = each["machine"] | {"processor": f"processor {each['seed'] % 2}"} | gpu
     assert "a card, processor 0, processor 1" in page(results)
+
+
+@pytest.mark.parametrize(("trouble", "named"), [(None, "a card, CuPy 14"), ("there is no NVIDIA driver", None)])
+def test_a_result_names_the_gpu_where_cupy_was_loaded_and_can_use_it(trouble, named, monkeypatch):
+    runtime = SimpleNamespace(getDeviceProperties=lambda number: {"name": b"a card"})
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14", cuda=SimpleNamespace(runtime=runtime)))
+    monkeypatch.setattr(report, "cuda_trouble", lambda: trouble)
+    assert report.machine_facts().get("GPU") == named
+    monkeypatch.delitem(sys.modules, "cupy")
+    assert "GPU" not in report.machine_facts()
 
 
 def test_label_smoothing_has_one_verdict_on_both_pages():

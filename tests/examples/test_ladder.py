@@ -56,11 +56,11 @@ def scored(steps, arguments, **bleu):
 def test_a_perfect_translation_has_100_bleu_of_both_kinds(moses, monkeypatch):
     need("sacrebleu")
     lines = [" ".join(f"Wort{n}" for n in range(first, first + 6)) for first in range(5)]
-    monkeypatch.setattr(
-        one_run, "mean_of_last", lambda config, count: SimpleNamespace(build=lambda device: (None, None))
-    )
+    built = {"cuda": (None, None)}  # where it was trained
+    monkeypatch.setattr(one_run, "mean_of_last", lambda config, count: SimpleNamespace(build=built.__getitem__))
     monkeypatch.setattr(one_run, "translate_lines", lambda model, tokenizer, sources, search: lines)
-    found = one_run.scores(SimpleNamespace(translation=None, execution=ExecutionConfig()), 1, lines, lines)
+    config = SimpleNamespace(translation=None, execution=ExecutionConfig(device="cuda"))
+    found = one_run.scores(config, 1, lines, lines)
     assert (found["bleu"], found["lower"]) == pytest.approx((100, 100))
 
 
