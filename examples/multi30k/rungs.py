@@ -19,7 +19,7 @@ def rungs(updates: int) -> dict[str, list[dict]]:
     return {
         "recipe": [{}],
         "pre-norm": [{"model.norm": "pre"}],
-        "mean of 10": [{CHECKPOINTS: 10}],  # before the peak rate: of the rates the higher gains by it alone
+        "mean of 10": [{CHECKPOINTS: 10}],  # below the peak rate, as only the higher rate gains by it
         "peak rate": [{"training.learning_rate": rate} for rate in (0.003, 0.005)],
         "more updates": [{"training.updates": updates}],
         "dropout places": [{"model.p_drop_attention": 0.1, "model.p_drop_ffn": 0.1}, AS_BELOW],
