@@ -77,7 +77,7 @@ def _gpu() -> dict[str, str]:
     import cupy
 
     name = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
-    return {"GPU": f"{name}, CuPy {cupy.__version__}"}
+    return {"GPU": f"{name} (CuPy {cupy.__version__})"}
 
 
 def _git(*words: str) -> str:

@@ -1,6 +1,7 @@
 """The results of the GPU benchmark: kept between calls, written whole, and with every failure recorded."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_the_first_run_knows_most_after_few_seconds():
     assert list(first)[:3] == ["doctor", "compile", "tests"]
     names, limits = list(first), [stage.limit for stage in first.values()]
     assert sum(limits[: names.index("kernels")]) < gpu.SECONDS and max(limits) < gpu.SECONDS / 3
+
+
+def test_the_stage_of_the_tests_looks_where_all_tests_of_a_gpu_are():
+    marked = re.compile(r"^(@pytest\.mark\.any_device|@pytest\.mark\.gpu|pytestmark = .*(any_device|mark\.gpu))", re.M)
+    tests = Path(__file__).parents[1]
+    found = {
+        path.relative_to(tests.parent).parts[:2]
+        for path in tests.rglob("test_*.py")
+        if path != Path(__file__) and marked.search(path.read_text(encoding="utf-8"))
+    }
+    assert found and {"/".join(parts) for parts in found} <= {*stages.TESTS}
 
 
 MARKED = """

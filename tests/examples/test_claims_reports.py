@@ -177,7 +177,7 @@ def test_the_pages_of_table_3_name_every_processor_and_gpu(page):
     assert "a card, processor 0, processor 1" in page(results)
 
 
-@pytest.mark.parametrize(("trouble", "named"), [(None, "a card, CuPy 14"), ("there is no NVIDIA driver", None)])
+@pytest.mark.parametrize(("trouble", "named"), [(None, "a card (CuPy 14)"), ("there is no NVIDIA driver", None)])
 def test_a_result_names_the_gpu_where_cupy_was_loaded_and_can_use_it(trouble, named, monkeypatch):
     runtime = SimpleNamespace(getDeviceProperties=lambda number: {"name": b"a card"})
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(__version__="14", cuda=SimpleNamespace(runtime=runtime)))
