@@ -103,7 +103,7 @@ def correctness(log: Path, seconds: float, *where: str) -> dict:
         found for line in lines if "%]" in line and (found := re.search(r"\b(PASSED|FAILED|SKIPPED|ERROR)\b", line))
     ]
     counts = Counter(found[1].lower() for found in ended)
-    result = {"log": str(log), **counts, "says": ", ".join(f"{n} {how}" for how, n in counts.items())}
+    result = {"log": log.name, **counts, "says": ", ".join(f"{n} {how}" for how, n in counts.items())}
     wrong = sorted({line.split(" - ")[0].split(maxsplit=1)[1] for line in lines if re.match("(FAILED|ERROR) ", line)})
     parts = {name: {"failed": "see the log"} for name in wrong}
     return result | failure | ({"tests": parts} if parts else {})
