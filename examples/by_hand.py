@@ -1,8 +1,7 @@
-"""The training loop by hand, on digits to reverse: python examples/by_hand.py [UPDATES], a minute on two cores."""
+"""The training loop by hand, on digits to reverse: python examples/by_hand.py, a minute on two cores."""
 
 import os
 import random
-import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices this small gain nothing from a second thread
 
@@ -13,7 +12,7 @@ from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 from minitransformer.text import Batch, pad_batch
 
 ZERO = UNK + 1  # the token of digit 0; the ids before it are PAD, BOS, EOS and UNK
-updates, rng = int(sys.argv[1]) if len(sys.argv) > 1 else 1200, random.Random(1)
+updates, rng = 1200, random.Random(1)
 
 
 def draw_batch(size: int, shortest: int = 1, longest: int = 8) -> Batch:

@@ -1,7 +1,6 @@
 """Attention Is All You Need (Vaswani et al., 2017) in one file, with NumPy alone.
 
-    python examples/one_file.py                    learns to reverse digits, a minute on one core
-    python examples/one_file.py d_model=32 h=2     the same with other sizes, see below
+    python examples/one_file.py     learns to reverse digits, a minute on one core
 
 The model, its gradients and its training, in the paper's order and letters. Each part is a pair of
 functions: f(x, W) returns y and what the way back needs, f_backward takes dy, the gradient of the
@@ -9,7 +8,6 @@ loss by y, and returns those by x and by W. Left out: dropout (sec. 5.4), beam s
 """
 
 import os
-import sys
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for small matrices more gain nothing
 
@@ -295,6 +293,4 @@ def main(updates=1500):
 
 
 if __name__ == "__main__":
-    for name, value in (argument.split("=") for argument in sys.argv[1:]):
-        globals()[name] = type(globals()[name])(value)
     main()

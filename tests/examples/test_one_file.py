@@ -120,4 +120,4 @@ def test_it_is_plain_numpy_of_at_most_300_lines():
     assert len(lines) <= 300 and max(map(len, lines)) <= 100 and ";" not in source
     tree = ast.parse(source)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert imported == {"numpy", "os", "sys"} and not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
+    assert imported == {"numpy", "os"} and not any(isinstance(node, ast.ImportFrom) for node in ast.walk(tree))
