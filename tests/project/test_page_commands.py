@@ -13,6 +13,7 @@ import pytest
 from test_readme import PAGES
 
 from minitransformer.cli.main import build_parser
+from minitransformer.config import Config
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("lessons/*.ipynb", "examples/**/*.toml", "examples/**/*.sbatch")
@@ -86,6 +87,21 @@ def test_every_command_shown_is_one_that_the_program_accepts(path, monkeypatch):
             accept(program, ["1" if word == "N" else word for word in words], monkeypatch)
         elif name == "minitransformer":
             assert set(words[:1]) <= named
+
+
+def ranks_started(line: str) -> int:
+    """By launch, mpiexec, srun, sbatch, or one of so many by hand."""
+    if line.startswith("sbatch "):
+        line = (ROOT / "examples/slurm/train.sbatch").read_text(encoding="utf-8") + line
+    found = {name: int(n) for name, n in re.findall(r"(-n|--size|--nodes|--ntasks-per-node)[ =](\d+)", line)}
+    return found.get("-n") or found.get("--size") or found.get("--nodes", 1) * found.get("--ntasks-per-node", 1)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_command_starts_more_ranks_than_its_recipe_has_micro_batches(page):
+    for line in map(str.strip, shown(page)[0]):
+        for recipe in filter(Path.is_file, (ROOT / name for name in re.findall(r"\S+\.toml", line))):
+            assert ranks_started(line) <= Config.load(recipe).training.micro_batches, line
 
 
 def test_an_example_that_refuses_its_arguments_names_the_command_that_was_run():
