@@ -1,1 +1,1 @@
-"""Training on several ranks: two measured, many predicted by a model of their cost."""
+"""Training on two ranks of one machine beside one process."""
