@@ -1,7 +1,7 @@
 """The cores, and the threads of NumPy's BLAS.
 
 Threads of OpenBLAS spin while they wait for the next product. On matrices as small as ours that gains little, and on a
-machine that does other work it loses much: training took 2 to 10 times as long with two of them (docs/cpu.md). So BLAS
+machine that does other work it loses much: training took 2 to 30 times as long with two of them (docs/cpu.md). So BLAS
 gets one thread, and large products are shared by threads of our own (`workers.parallel_for`), which sleep.
 """
 
