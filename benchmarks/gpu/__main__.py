@@ -1,7 +1,7 @@
 """All measurements on a GPU in one command, from the most to the least valuable.
 
     python -m benchmarks.gpu --first-run --seconds 540 --out FOLDER          the first time on a card
-    python -m benchmarks.gpu [--out FOLDER] [--data FOLDER] [--stages NAME ...]
+    python -m benchmarks.gpu --seconds 3000 [--out FOLDER] [--data FOLDER] [--stages NAME ...]      all of it
     python -m benchmarks.gpu --first-run --quick                             a rehearsal: it needs no card
 
 Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded with all that
