@@ -16,7 +16,7 @@ import pytest
 from lesson_faults.altered import edited
 
 import minitransformer
-from course.checking import examine
+from course.checking import examine, parameter_names
 from course.exercise import LESSONS, all_exercises, lessons_with_exercises, module_of, solution_of
 from course.verdicts import calls
 
@@ -115,6 +115,13 @@ def test_every_named_mistake_can_be_recognised(name, seeds):
     messages = [mistake.message for mistake in EXERCISES[name].mistakes]
     for seed in seeds:
         assert [examine(name, mistake.wrong, seed).text for mistake in EXERCISES[name].mistakes] == messages, seed
+
+
+@every_exercise
+def test_every_argument_has_a_name(name):
+    """Messages show arguments that have one, and only these are looked at after the call: were they changed?"""
+    names = parameter_names(EXERCISES[name], solution_of(name))
+    assert max(map(len, EXERCISES[name].cases())) <= len(names)
 
 
 @pytest.mark.parametrize("lesson", lessons_with_exercises())

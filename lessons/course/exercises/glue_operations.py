@@ -1,5 +1,7 @@
 """Exercises of ``my_transformer``, step 2: products and the feed-forward layer as operations on Vars."""
 
+from inspect import Parameter, Signature
+
 import numpy as np
 
 from course.exercise import Exercise, Mistake
@@ -7,14 +9,40 @@ from course.exercises.glue_vars import data_and_gradients, seen
 from solutions import my_transformer as right
 from solutions.my_transformer import Var, project
 
+# -- operations in general --------------------------------------------------------------------------------------------
 
-def with_backward(function, backward):
-    """The right function, whose result has ``backward(its right rule, grad, the inputs' data)``."""
+
+def through_vars(*inputs, others=()):
+    """Of functions of Vars with these names, and of ``others``: data and gradients of what they return."""
+    names = *inputs, *others, "cotangent"
+
+    def through(function):
+        def seen_function(*arguments):
+            given = [Var(each) for each in arguments[: len(inputs)]]
+            return seen(function(*given, *arguments[len(inputs) : -1]), arguments[-1], given)
+
+        seen_function.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
+        return seen_function
+
+    return through
+
+
+def deaf(function):
+    """The mistake of a backward that knows no other gradient than ones."""
 
     def wrong(*inputs):
         y = function(*inputs)
-        data = [each.data for each in inputs]
-        return Var(y.data, y.parents, lambda grad: backward(y.backward, grad, *data))
+        return Var(y.data, y.parents, lambda grad: y.backward(np.ones_like(grad)))
+
+    return Mistake("The backward does not use the gradient that it is given.", wrong)
+
+
+def with_gradients(function, change):
+    """The right function, whose backward returns ``change(the right gradients)``."""
+
+    def wrong(*inputs):
+        y = function(*inputs)
+        return Var(y.data, y.parents, lambda grad: change(y.backward(grad)))
 
     return wrong
 
@@ -22,23 +50,15 @@ def with_backward(function, backward):
 def mistakes_of(function):
     """What goes wrong with every operation."""
     return (
-        Mistake(
-            "The backward does not use the gradient that it is given.",
-            with_backward(function, lambda rule, grad, *data: rule(np.ones_like(grad))),
-        ),
+        deaf(function),
         Mistake(
             "Only x gets a gradient. What is learned is a parent too, and gets its own.",
-            with_backward(function, lambda rule, grad, *data: (rule(grad)[0], *map(np.zeros_like, data[1:]))),
+            with_gradients(function, lambda grads: (grads[0], *map(np.zeros_like, grads[1:]))),
         ),
     )
 
 
-def through_project(project):
-    def seen_project(x, w, cotangent):
-        inputs = [Var(x), Var(w)]
-        return seen(project(*inputs), cotangent, inputs)
-
-    return seen_project
+# -- 2: products and the feed-forward layer ---------------------------------------------------------------------------
 
 
 def project_inputs(rng):
@@ -53,16 +73,8 @@ PROJECT = Exercise(
     tested="data and gradients of x and w, two shapes",
     parts=data_and_gradients("x", "w"),
     mistakes=mistakes_of(right.project),
-    through=through_project,
+    through=through_vars("x", "w"),
 )
-
-
-def through_feed(feed):
-    def seen_feed(x, w1, b1, w2, b2, cotangent):
-        inputs = [Var(each) for each in (x, w1, b1, w2, b2)]
-        return seen(feed(*inputs), cotangent, inputs)
-
-    return seen_feed
 
 
 def feed_inputs(rng):
@@ -77,16 +89,8 @@ FEED = Exercise(
     tested="data and the gradients of all five parents, two shapes",
     parts=data_and_gradients("x", "w1", "b1", "w2", "b2"),
     mistakes=mistakes_of(right.feed),
-    through=through_feed,
+    through=through_vars("x", "w1", "b1", "w2", "b2"),
 )
-
-
-def through_logits_of(logits_of):
-    def seen_logits(x, table, cotangent):
-        inputs = [Var(x), Var(table)]
-        return seen(logits_of(*inputs), cotangent, inputs)
-
-    return seen_logits
 
 
 def logits_inputs(rng):
@@ -107,8 +111,8 @@ LOGITS_OF = Exercise(
         ),
         Mistake(
             "The table's gradient is transposed: it has the table's shape, a row for each token.",
-            with_backward(right.logits_of, lambda rule, grad, x, table: (rule(grad)[0], x.T @ grad)),
+            with_gradients(right.logits_of, lambda grads: (grads[0], grads[1].T)),
         ),
     ),
-    through=through_logits_of,
+    through=through_vars("x", "table"),
 )

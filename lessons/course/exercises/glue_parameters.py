@@ -1,6 +1,7 @@
 """Exercises of ``my_transformer``, steps 4 and 7: shapes, views of one vector, its first values, and Adam over it."""
 
 import math
+from functools import wraps
 
 import numpy as np
 
@@ -19,7 +20,7 @@ def a_dict(found):
 
 
 def through_shapes_of(shapes_of):
-    return lambda *sizes: a_dict(shapes_of(*sizes))
+    return wraps(shapes_of)(lambda *sizes: a_dict(shapes_of(*sizes)))
 
 
 def names_and_shapes_of(right_shapes_of):

@@ -4,6 +4,7 @@ import numpy as np
 
 from course.compare import same
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_operations import deaf, through_vars, with_gradients
 from course.exercises.glue_vars import data_and_gradients, seen
 from course.exercises.more_sources import right_only_for_as_many
 from solutions import my_transformer as right
@@ -12,26 +13,14 @@ from solutions.my_transformer import Var
 # -- 2: operations ----------------------------------------------------------------------------------------------------
 
 
-def through_norm(norm):
-    def seen_norm(x, gamma, beta, cotangent):
-        inputs = [Var(x), Var(gamma), Var(beta)]
-        return seen(norm(*inputs), cotangent, inputs)
-
-    return seen_norm
+def norm_of_its_output(x, gamma, beta):
+    y = right.norm(x, gamma, beta).data
+    return Var(y, (x, gamma, beta), lambda grad: right.norm_backward(grad, y, gamma.data, 1e-6))
 
 
-def norm_with(backward):
-    """The right norm but for ``backward(grad, x, y, gamma)``."""
-
-    def wrong(x, gamma, beta):
-        y = right.norm(x, gamma, beta).data
-        return Var(y, (x, gamma, beta), lambda grad: backward(grad, x.data, y, gamma.data))
-
-    return wrong
-
-
-def rule(grad, x, gamma):
-    return right.norm_backward(grad, x, gamma, 1e-6)
+def last_two_exchanged(grads):
+    first, second, third = grads
+    return first, third, second
 
 
 NORM = Exercise(
@@ -46,27 +35,16 @@ NORM = Exercise(
     mistakes=(
         Mistake(
             "The gradients of gamma and beta are exchanged: their order is that of the parents.",
-            norm_with(lambda grad, x, y, gamma: [rule(grad, x, gamma)[i] for i in (0, 2, 1)]),
+            with_gradients(right.norm, last_two_exchanged),
         ),
         Mistake(
             "The backward rule was given the norm's output; yours of lesson 6 takes its input x.",
-            norm_with(lambda grad, x, y, gamma: rule(grad, y, gamma)),
+            norm_of_its_output,
         ),
-        Mistake(
-            "The backward does not use the gradient that it is given.",
-            norm_with(lambda grad, x, y, gamma: rule(np.ones_like(grad), x, gamma)),
-        ),
+        deaf(right.norm),
     ),
-    through=through_norm,
+    through=through_vars("x", "gamma", "beta"),
 )
-
-
-def through_embed(embed):
-    def seen_embed(table, ids, cotangent):
-        e = Var(table)
-        return seen(embed(e, ids), cotangent, [e])
-
-    return seen_embed
 
 
 def embed_with(forward=lambda y, ids: y, backward=right.embedding_backward):
@@ -109,34 +87,15 @@ EMBED = Exercise(
             "A token that stands twice gets the gradient of its last place alone.", embed_with(backward=last_row_alone)
         ),
     ),
-    through=through_embed,
+    through=through_vars("table", others=["ids"]),
 )
 
 # -- 3: attention -----------------------------------------------------------------------------------------------------
 
 
-def through_attend(attend):
-    def seen_attend(q, k, v, mask, n_heads, cotangent):
-        inputs = [Var(q), Var(k), Var(v)]
-        return seen(attend(*inputs, mask, n_heads), cotangent, inputs)
-
-    return seen_attend
-
-
 def attend_inputs(rng):
     for n, d_model, n_heads in ((3, 4, 2), (4, 6, 3)):
         yield *rng.standard_normal((3, n, d_model)), np.tri(n, dtype=bool), n_heads, rng.standard_normal((n, d_model))
-
-
-def weights_of_v(q, k, v, mask, n_heads):
-    """Backward with keys and values exchanged."""
-    y = right.attend(q, k, v, mask, n_heads)
-
-    def backward(grad):
-        grad_q, grad_k, grad_v = y.backward(grad)
-        return grad_q, grad_v, grad_k
-
-    return Var(y.data, y.parents, backward)
 
 
 ATTEND = Exercise(
@@ -153,9 +112,12 @@ ATTEND = Exercise(
         Mistake(
             "The mask is not used.", lambda q, k, v, mask, n_heads: right.attend(q, k, v, np.ones_like(mask), n_heads)
         ),
-        Mistake("The gradients of k and v are exchanged: their order is that of the parents.", weights_of_v),
+        Mistake(
+            "The gradients of k and v are exchanged: their order is that of the parents.",
+            with_gradients(right.attend, last_two_exchanged),
+        ),
     ),
-    through=through_attend,
+    through=through_vars("q", "k", "v", others=["mask", "n_heads"]),
 )
 
 

@@ -3,47 +3,12 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_operations import deaf, through_vars, with_gradients
 from course.exercises.glue_parts import last_row_alone
-from course.exercises.glue_vars import data_and_gradients, seen
+from course.exercises.glue_vars import data_and_gradients
 from solutions import my_llm as right
 from solutions.lesson_08 import sinusoids
 from solutions.my_transformer import Var
-
-
-def through_inputs(n_inputs):
-    """Of a function whose first ``n_inputs`` arguments are Vars, and whose last is the cotangent."""
-
-    def through(function):
-        def seen_function(*arguments):
-            inputs = [Var(each) for each in arguments[:n_inputs]]
-            return seen(function(*inputs, *arguments[n_inputs:-1]), arguments[-1], inputs)
-
-        return seen_function
-
-    return through
-
-
-def deaf(function):
-    """The function with a backward that does not use the gradient that it is given."""
-
-    def wrong(*inputs):
-        y = function(*inputs)
-        return Var(y.data, y.parents, lambda grad: y.backward(np.ones_like(grad)))
-
-    return wrong
-
-
-def with_backward(function, change):
-    """The function, and ``change(gradients)`` for its gradients."""
-
-    def wrong(*inputs):
-        y = function(*inputs)
-        return Var(y.data, y.parents, lambda grad: change(y.backward(grad)))
-
-    return wrong
-
-
-DEAF = "The backward does not use the gradient that it is given."
 
 # -- rms --------------------------------------------------------------------------------------------------------------
 
@@ -57,7 +22,7 @@ RMS = Exercise(
     tested="data and gradients of x and gamma, two shapes",
     parts=data_and_gradients("x", "gamma"),
     mistakes=(
-        Mistake(DEAF, deaf(right.rms)),
+        deaf(right.rms),
         Mistake(
             "The backward rule was given the norm's output; yours of lesson 6 takes its input x.",
             lambda x, gamma: Var(
@@ -67,7 +32,7 @@ RMS = Exercise(
             ),
         ),
     ),
-    through=through_inputs(2),
+    through=through_vars("x", "gamma"),
 )
 
 # -- gate -------------------------------------------------------------------------------------------------------------
@@ -86,17 +51,17 @@ GATE = Exercise(
     tested="data and all four gradients, two shapes",
     parts=data_and_gradients("x", "w1", "w3", "w2"),
     mistakes=(
-        Mistake(DEAF, deaf(right.gate)),
+        deaf(right.gate),
         Mistake(
             "w1 and w3 are exchanged: w1 leads to the gate, which the ReLU closes.",
             lambda x, w1, w3, w2: right.gate(x, w3, w1, w2),
         ),
         Mistake(
             "The gradients of w1 and w3 are exchanged: their order is that of the parents.",
-            with_backward(right.gate, lambda grads: (grads[0], grads[2], grads[1], grads[3])),
+            with_gradients(right.gate, lambda grads: (grads[0], grads[2], grads[1], grads[3])),
         ),
     ),
-    through=through_inputs(4),
+    through=through_vars("x", "w1", "w3", "w2"),
 )
 
 # -- turn -------------------------------------------------------------------------------------------------------------
@@ -133,7 +98,7 @@ TURN = Exercise(
             lambda x, n_heads, start: Var(right.turn(x, n_heads, start).data, (x,), lambda grad: (grad,)),
         ),
     ),
-    through=through_inputs(1),
+    through=through_vars("x", others=["n_heads", "start"]),
 )
 
 # -- share ------------------------------------------------------------------------------------------------------------
@@ -183,7 +148,7 @@ SHARE = Exercise(
         Mistake("The gradient is the mean over the copies; a head that is used twice gets the sum.", mean_backward),
         Mistake("The gradient is that of the first copy alone: all copies send one back.", first_copy_alone),
     ),
-    through=through_inputs(1),
+    through=through_vars("x", others=["n_shared", "n_heads"]),
 )
 
 # -- look_up ----------------------------------------------------------------------------------------------------------
@@ -215,7 +180,7 @@ LOOK_UP = Exercise(
             ),
         ),
         Mistake("A token that stands twice gets the gradient of its last place alone.", of_last_place),
-        Mistake(DEAF, deaf(right.look_up)),
+        deaf(right.look_up),
     ),
-    through=through_inputs(1),
+    through=through_vars("table", others=["ids"]),
 )
