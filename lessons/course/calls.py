@@ -82,9 +82,11 @@ class StudentFunction:
             ) from None
         for name, before, after in zip(self.names, arguments, given, strict=False):
             if isinstance(before, COMPARED) and not same(before, after, rtol=0.0):
+                rounded = " It was put back, but x + h - h need not be x." if same(before, after, rtol=1e-9) else ""
                 raise Trouble(
-                    f"The function changed its input {name}. An array belongs to the caller: write `y = x + 1` where "
-                    f"`x += 1` stands, or work on `x.copy()`. It was called with {self.arguments_text(arguments)}."
+                    f"The function changed its input {name}.{rounded} It belongs to the caller: write `y = x + 1` "
+                    "where `x += 1` stands, or work on `x.copy()`. It was called with "
+                    f"{self.arguments_text(arguments)}."
                 )
         if is_unfilled(result):
             raise NotFilledIn

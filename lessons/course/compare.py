@@ -29,8 +29,9 @@ def in_form_of(expected: Any, got: Any) -> Any:
             array = np.array(got)
         except Exception:  # rows of different lengths, or objects that do as they like
             return got
-        return array if array.dtype.kind in "bfiu" and array.size else got
-    if isinstance(expected, list) and type(got) is np.ndarray and got.ndim and got.dtype.kind in "bfiu":
+        fits = isinstance(got, list) or array.shape == expected.shape  # (y,) is a tuple of one, not an axis more
+        return array if fits and array.dtype.kind in "bfiu" and array.size else got
+    if isinstance(expected, list) and type(got) is np.ndarray and got.ndim and got.dtype.kind in "bfiuO":
         got = list(got)
     if isinstance(expected, (tuple, list)) and type(got) in (tuple, list) and len(got) == len(expected):
         return type(got)(in_form_of(a, b) for a, b in zip(expected, got, strict=True))
@@ -96,10 +97,14 @@ def describe(value: Any) -> str:
         return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
     if isinstance(value, np.ndarray) and value.size > SHOWN:
         return f"<array of shape {value.shape}>"
-    if isinstance(value, (np.ndarray, np.generic)):
-        text = np.array2string(np.asarray(value), precision=4, suppress_small=True, separator=", ")
+    if isinstance(value, np.ndarray) and value.ndim:
+        array = np.asarray(value)
+        tiny = array.dtype.kind == "f" and np.abs(array).max(initial=0.0) < 1e-3
+        text = np.array2string(array, precision=4, suppress_small=not tiny, separator=", ")
         return " ".join(text.split())
     if callable(value):
         name = getattr(value, "__name__", "<lambda>")
         return "<a function>" if name == "<lambda>" else f"<{name}>"
+    if isinstance(value, (np.ndarray, np.generic)):  # of one number
+        value = value.item()
     return f"{value:.6g}" if isinstance(value, float) else repr(value)

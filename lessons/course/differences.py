@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from course.compare import SHOWN, describe, form_error, has_nan, kind, same
+from course.compare import NUMBERS, SHOWN, describe, form_error, has_nan, kind, same
 
 MOST_PARTS = 4
 """So many sentences: which parts are right, and what is wrong with three of the others."""
@@ -84,9 +84,11 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
-    """A difference that has a rule: transposed, or every number too large by the same factor."""
+    """A difference that has a rule: nearly right, transposed, or every number too large by the same factor."""
     if kind(expected) == "a number" and expected and same(-expected, got, rtol):
         return "The sign is wrong."
+    if is_nearly(expected, got):
+        return "It is right up to a thousandth: is something rounded, kept in float32, or a small number added?"
     if not (isinstance(expected, np.ndarray) and type(got) is np.ndarray and got.dtype.kind == "f"):
         return None
     if expected.ndim > 1 and same(expected.swapaxes(-1, -2), got, rtol):
@@ -99,6 +101,13 @@ def regular_difference(expected: Any, got: Any, rtol: float) -> str | None:
     if np.isclose(factor, -1.0):
         return "Every number has the wrong sign."
     return f"Every number is {factor:.4g} times the right one."
+
+
+def is_nearly(expected: Any, got: Any) -> bool:
+    """Whether every number is right up to a thousandth of itself."""
+    if not isinstance(expected, NUMBERS) or np.asarray(expected).dtype.kind != "f" or form_error(expected, got):
+        return False
+    return np.allclose(expected, got, rtol=1e-3, atol=1e-6 * np.max(np.abs(expected), initial=0.0))
 
 
 def first_difference(expected: Any, got: Any, rtol: float) -> str | None:

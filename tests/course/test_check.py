@@ -110,6 +110,12 @@ def as_lists(q, k, mask):
     return solution_of(WEIGHTS)(q, k, mask).tolist()
 
 
+def gradients_in_an_array_of_objects(tape, n_values):
+    found = np.zeros(n_values, dtype=object)
+    found[:] = solution_of("02_tape.gradients")(tape, n_values)
+    return found
+
+
 def curve_as_lists(xs, ys):
     return [part.tolist() for part in solution_of("07_feed_forward.interpolation")(xs, ys)]
 
@@ -120,6 +126,7 @@ def curve_as_lists(xs, ys):
         (WEIGHTS, as_lists),
         ("05_heads.split", lambda *x: list(split(*x))),
         ("02_tape.order", lambda *x: np.array(solution_of("02_tape.order")(*x))),
+        ("02_tape.gradients", gradients_in_an_array_of_objects),
         ("07_feed_forward.interpolation", curve_as_lists),
     ],
 )
@@ -131,6 +138,16 @@ def test_a_curve_in_float32_is_right():
     parts = solution_of("07_feed_forward.interpolation")
     function = lambda xs, ys: [part.astype(np.float32) for part in parts(xs, ys)]  # noqa: E731
     assert examine("07_feed_forward.interpolation", function).verdict == "right"
+
+
+def test_an_input_put_back_but_for_rounding_is_told_apart():
+    def moved_and_put_back(f, x, h):
+        x += h
+        x -= h
+        return solution_of("01_arrays.numerical_gradient")(f, x, h)
+
+    text = examine("01_arrays.numerical_gradient", moved_and_put_back).text
+    assert text.startswith("The function changed its input x. It was put back, but x + h - h need not be x.")
 
 
 def test_an_axis_is_found_by_whatever_random_numbers_a_right_answer_draws():

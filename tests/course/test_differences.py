@@ -56,6 +56,26 @@ def test_a_wrong_sign_of_a_number_is_named():
     assert examine("03_softmax.smoothed_loss", lambda *inputs: -loss(*inputs)).text.startswith("The sign is wrong.")
 
 
+@pytest.mark.parametrize("change", [np.float16, lambda y: 1.0001 * y])
+def test_what_is_nearly_right_is_said_to_be(change):
+    text = examine("03_softmax.softmax", lambda z: change(solution_of("03_softmax.softmax")(z))).text
+    assert text.startswith("It is right up to a thousandth: is something rounded")
+    assert "thousandth" not in examine("18_half_precision.loss_scale", lambda grads: 1e-9).text
+
+
+def test_small_numbers_are_not_shown_as_zeros():
+    scale = solution_of("18_half_precision.loss_scale")
+    text = examine("18_half_precision.loss_scale", lambda grads: scale(grads) * (grads.max() > 1e-7)).text
+    assert "grads = [3.e-09, 2.e-08]" in text
+    assert "got 0.000691068" in examine("11_training.schedule", lambda *inputs: np.float64(1 / 1447.0355)).text
+
+
+def test_a_tuple_of_one_array_is_called_a_tuple():
+    """Lesson 2 asks for one where there is one gradient; where an array is asked for, it has no axis too many."""
+    backward = solution_of("08_positions.rotary_backward")
+    assert "got a tuple of 1" in examine("08_positions.rotary_backward", lambda *inputs: (backward(*inputs),)).text
+
+
 def test_a_large_array_is_answered_with_its_first_wrong_number():
     def one_wrong(n_positions, d_model):
         waves = solution_of("08_positions.sinusoids")(n_positions, d_model)
