@@ -9,6 +9,7 @@ FAULTS = {
     "softmax": {
         "Exponentials overflow": "np.exp(z - z.max(axis=-1, keepdims=True)) -> np.exp(z)",
         "Each row has its own largest": "z.max(axis=-1, keepdims=True) -> z.max()",
+        "The smallest logit": "z.max -> z.min",
         "over the first axis": lambda z: right.softmax(z.T).T,
         "division by the sum is missing": lambda z: np.exp(z - z.max(axis=1)[:, None]),
     },

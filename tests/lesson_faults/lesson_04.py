@@ -44,6 +44,7 @@ FAULTS = {
         ),
         "Each row has its own largest": "scores.max(axis=-1, keepdims=True) -> scores.max()",
         "has equal weights": "-np.inf) -> -1e9)",
+        "as without a mask": "np.where(mask, scores, -np.inf) -> scores + np.where(mask, 0.0, -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),
         "k.T turns all axes round": "k.swapaxes(-1, -2) -> k.T",
         "d_k is the last axis of q": "q.shape[-1]) -> q.shape[1])",
@@ -84,6 +85,7 @@ FAULTS = {
     "streaming": {
         "The last block": "len(k), size -> len(k) - size + 1, size",
         "overflow": "np.maximum(largest, scores.max(axis=-1, keepdims=True)) -> 0.0 * total",
+        "scale 1 / sqrt(d_k) is missing": " / math.sqrt(q.shape[-1]) -> ",
         "nothing is streamed": lambda q, k, v, size: right.streaming(q, k, v, len(k)),
         "Keep only one block's scores": stored_blocks,
     },

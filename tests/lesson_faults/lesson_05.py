@@ -23,6 +23,10 @@ FAULTS = {
         "d_model where d_k belongs": "q.shape[-1] -> x.shape[-1]",
         "h d_k where d_k belongs": "q.shape[-1] -> w_q.shape[-1]",
         "One attention over the full width": with_inputs(right.multi_head, n_heads=lambda n_heads: 1),
+        "missing before and after": (
+            "(split(x @ weight, n_heads) for -> ((x @ weight).reshape(len(x), n_heads, -1) for",
+            "merge(weights @ v) -> (weights @ v).reshape(len(x), -1)",
+        ),
         "merged without the swap": "merge(weights @ v) -> (weights @ v).reshape(len(x), -1)",
     },
     "contributions": {

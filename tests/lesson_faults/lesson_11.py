@@ -21,6 +21,7 @@ FAULTS = {
     "adam_step": {
         "Both corrections are missing": with_inputs(right.adam_step, t=lambda t: 10**6),
         "eps stands under the root": "np.sqrt(v_corrected) + eps -> np.sqrt(v_corrected + eps)",
+        "before the correction": "np.sqrt(v_corrected) + eps -> np.sqrt(v_corrected) + eps * np.sqrt(v_corrected / v)",
         "subtract the step": "w - rate -> w + rate",
         "corrected means are returned": "m, v\n -> m_corrected, v_corrected\n",
     },
@@ -36,6 +37,7 @@ FAULTS = {
     },
     "token_batches": {
         "Real tokens are counted": ("(size + 1) * lengths -> size + lengths", "size += 1 -> size += lengths[place]"),
+        "order of the sorted": with_inputs(right.token_batches, lengths=np.sort),
         "just the budget is allowed": with_inputs(right.token_batches, budget=lambda budget: budget - 1),
         "counted from 0": with_result(right.token_batches, lambda numbers: 1 + numbers),
         "a rectangle of": with_inputs(right.token_batches, budget=lambda budget: 2 * budget),

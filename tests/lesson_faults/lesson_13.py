@@ -26,6 +26,7 @@ FAULTS = {
         "the longer is taken": "length), option) -> length), -option)",
     },
     "corpus": {
+        "takes n-grams away": "count[1] for count in counts -> len(h) - n + 1 for h in hypotheses",
         "The arithmetic mean": (
             "return 0.0 -> continue",
             "np.log(right / total) -> right / total",

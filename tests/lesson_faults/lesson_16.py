@@ -17,6 +17,7 @@ FAULTS = {
     "largest_tile": {
         "The tile of the result": "3 * (2 -> 2 * (2",
         "to the last byte": "<= n_bytes -> < n_bytes",
+        "nearest power of two": "return t -> return 2 * t if n_bytes > 24 * t * t else t",
         "twice as large as fits": "return t -> return 2 * t",
     },
     "halved": {

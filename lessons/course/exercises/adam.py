@@ -69,6 +69,10 @@ ADAM_STEP = Exercise(
             adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat / np.sqrt(v_hat + eps)),
         ),
         Mistake(
+            "eps is added to the root of v before the correction; it is added to the root of the corrected v.",
+            adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat * np.sqrt(v / v_hat) / (np.sqrt(v) + eps)),
+        ),
+        Mistake(
             "The root is missing: the step would not have the rate's unit.",
             adam_with(lambda m, v, m_hat, v_hat, g, eps: m_hat / (v_hat + eps)),
         ),

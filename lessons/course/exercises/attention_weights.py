@@ -46,18 +46,20 @@ def weights_by(
     axis=-1,
     largest="row",
     hidden=-np.inf,
+    added=False,
     zeros=True,
     least=0.0,
     nan=np.nan,
 ):
     """The weights, with what each mistake does.
 
+    added: whether ``hidden`` is added to a score, and does not take its place
     zeros: whether a row that may attend to nothing gives zeros   least, nan: stand for a sum of 0 and for NaN
     """
     scores = scores_of(q, k, divisor and divisor(q, k), turn)
     mask = np.broadcast_to(~mask if hide == "inverted" else mask, scores.shape)
     if hide in ("before", "inverted"):
-        scores = np.where(mask, scores, hidden)
+        scores = scores + np.where(mask, 0.0, hidden) if added else np.where(mask, scores, hidden)
     elif hide == "as zero":
         scores = np.where(mask, scores, 0.0)
     shift = {"row": scores.max(axis=axis, keepdims=True), "whole": scores.max(), "none": 0.0}[largest]
@@ -78,9 +80,10 @@ def forgetting(message, manners, **mistake):
 
 
 CAREFUL, EMPTY_NAN, EMPTY_UNIFORM = {}, {"zeros": False}, {"zeros": False, "hidden": -1e9}
+EMPTY_FULL = {**EMPTY_UNIFORM, "added": True}
 OVERFLOWS = {"largest": "none"}, {"largest": "none", "zeros": False}
 OVERFLOWS_IN_FACTOR = {"largest": "none", "hide": "as factor"}, {"largest": "none", "zeros": False, "hide": "as factor"}
-TURNED = (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, *OVERFLOWS)
+TURNED = (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, EMPTY_FULL, *OVERFLOWS)
 MANNERS = tuple({**manner, "turn": turn} for turn in (swapped, np.transpose) for manner in TURNED)
 ONLY_ROWS = "The softmax runs over the queries: columns sum to one. Each row, one query, must: axis=-1."
 
@@ -155,7 +158,7 @@ WEIGHTS = Exercise(
         *forgetting(
             "The largest score of the whole array is subtracted: in a row far below it every exponential is 0, and "
             "0 / 0 is no weight. Each row has its own largest.",
-            (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, {"least": 1.0}),
+            (CAREFUL, EMPTY_NAN, EMPTY_UNIFORM, EMPTY_FULL, {"least": 1.0}),
             largest="whole",
         ),
         *forgetting(
@@ -170,7 +173,7 @@ WEIGHTS = Exercise(
         ),
         *forgetting(
             "Hidden scores are set to -1e4, and other scores lie below that: the hidden key gets the weight. Use -inf.",
-            ({}, {"zeros": False}),
+            ({}, {"zeros": False}, {"zeros": False, "added": True}),
             hidden=-1e4,
         ),
         *forgetting(
@@ -182,6 +185,11 @@ WEIGHTS = Exercise(
             "A row that may attend to nothing has equal weights: -1e9 hides a key only beside larger scores. Use -inf, "
             "and give such a row zeros.",
             (EMPTY_UNIFORM,),
+        ),
+        *forgetting(
+            "A row that may attend to nothing has weights as without a mask: -1e9 is added to all of its scores, and "
+            "changes nothing between them. Give such a row zeros.",
+            (EMPTY_FULL,),
         ),
     ),
     properties=(other_sizes,),

@@ -172,6 +172,10 @@ CORPUS = Exercise(
         ),
         Mistake("The result goes from 0 to 1; BLEU is given from 0 to 100.", bleu_with(factor=1.0)),
         Mistake(
+            "A sentence shorter than n takes n-grams away from the total; it has none, 0.",
+            bleu_with(count=lambda h, r, n: (counted(h, r, n)[0], len(h) - n + 1)),
+        ),
+        Mistake(
             "The totals are those of the reference: that is recall.",
             bleu_with(count=lambda h, r, n: (counted(h, r, n)[0], ngrams(r, n).total())),
         ),

@@ -20,7 +20,7 @@ def softmax_inputs(rng):
     yield (rng.standard_normal((3, 3)),)
     yield (np.array([[1000.0, 999.0], [-3000.0, -2999.0]]),)
     yield (np.array([[0.0, -1.0], [-400.0, -401.0]]),)
-    yield (np.array([[2000.0, 0.0, 0.0]]),)
+    yield (np.array([[2000.0, 0.0, 0.0], [800.0, 0.0, 0.0]]),)
 
 
 SOFTMAX = Exercise(
@@ -45,6 +45,10 @@ SOFTMAX = Exercise(
         Mistake(
             "The mean is subtracted, not the largest logit: the exponent may still be large, and exp overflows.",
             lambda z: exponentials_over(np.exp(z - z.mean(axis=-1, keepdims=True))),
+        ),
+        Mistake(
+            "The smallest logit is subtracted, not the largest: the exponent may still be large, and exp overflows.",
+            lambda z: exponentials_over(np.exp(z - z.min(axis=-1, keepdims=True))),
         ),
         Mistake(
             "The softmax runs over the first axis: columns sum to one. Each row, one position, must.",

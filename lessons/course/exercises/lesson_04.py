@@ -138,11 +138,13 @@ def streaming_inputs(rng):
     yield *(rng.standard_normal((n, 2)) for n in (32, MANY, MANY)), 100
 
 
-def streamed(q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shift=True, first=-np.inf, divide=True):
+def streamed(
+    q, k, v, size, *, fix_total=True, fix_y=True, drop_rest=False, shift=True, first=-np.inf, divide=True, root=None
+):
     """Attention over blocks of keys, with what each mistake leaves out."""
     largest, total, y = np.full((len(q), 1), first), np.zeros((len(q), 1)), np.zeros((len(q), v.shape[1]))
     for start in range(0, len(k) - (len(k) % size if drop_rest else 0), size):
-        scores = scores_of(q, k[start : start + size])
+        scores = scores_of(q, k[start : start + size], root)
         grown = np.maximum(largest, scores.max(axis=-1, keepdims=True)) if shift else np.zeros_like(largest)
         factor, part = np.exp(largest - grown) if shift else 1.0, np.exp(scores - grown)
         total = total * (factor if fix_total else 1.0) + part.sum(axis=-1, keepdims=True)
@@ -209,6 +211,7 @@ STREAMING = Exercise(
             "The division by the sum of the exponentials is missing at the end.",
             lambda *inputs: streamed(*inputs, divide=False),
         ),
+        Mistake("The scale 1 / sqrt(d_k) is missing.", lambda *inputs: streamed(*inputs, root=1.0)),
         Mistake("Each block is given the same weight; its weight is its share of all exponentials.", averaged_blocks),
     ),
     properties=(all_at_once,),

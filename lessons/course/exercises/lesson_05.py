@@ -69,6 +69,15 @@ MULTI_HEAD = Exercise(
             "The heads are merged without the swap: put the positions in front, then reshape.",
             lambda *inputs: multi_head(*inputs, join=lambda heads: heads.reshape(heads.shape[1], -1)),
         ),
+        Mistake(
+            "The swap is missing before and after: the heads of one word attend to each other. The heads belong in "
+            "front, (n_heads, T, d).",
+            lambda *inputs: multi_head(
+                *inputs,
+                cut=lambda packed, h: packed.reshape(len(packed), h, -1),
+                join=lambda words: words.reshape(len(words), -1),
+            ),
+        ),
         Mistake("The heads are averaged. Each must keep its own columns, and its own rows of W^O.", sum_of_heads),
     ),
 )

@@ -155,6 +155,10 @@ TOKEN_BATCHES = Exercise(
             "The longest come first; sort from short to long.",
             cut_by(rectangle_fits, order=lambda lengths: np.argsort(-lengths, kind="stable")),
         ),
+        Mistake(
+            "The numbers stand in the order of the sorted sentences; that of sentence i belongs at place i.",
+            lambda lengths, budget: cut_by(rectangle_fits)(np.sort(lengths), budget),
+        ),
         Mistake("Batches are counted from 0, and here from 1.", lambda *inputs: cut_by(rectangle_fits)(*inputs) + 1),
         Mistake(
             "Each sentence has a batch of its own: fill a batch before the next begins.",

@@ -1,5 +1,7 @@
 """Exercises of lesson 16: FLOPs and bytes."""
 
+import math
+
 import numpy as np
 
 from course.exercise import Exercise, Mistake
@@ -73,7 +75,7 @@ def tile_with(n_tiles=3, size=4, strict=False):
 
 LARGEST_TILE = Exercise(
     "16_flops.largest_tile",
-    lambda rng: [(48,), (200,), (1100,), (49_152,), (131_072,), (232_448,), (9_000,)],
+    lambda rng: [(48,), (200,), (1100,), (1792,), (49_152,), (131_072,), (232_448,), (9_000,)],
     reference=tile_with(),
     tested="memories from 48 bytes to 227 KiB, some of them filled to the last byte",
     mistakes=(
@@ -85,6 +87,10 @@ LARGEST_TILE = Exercise(
         ),
         Mistake("A float32 has four bytes, not eight.", tile_with(size=8)),
         Mistake("Tiles that fill the memory to the last byte do fit.", tile_with(strict=True)),
+        Mistake(
+            "The nearest power of two is taken, also where it is larger than what fits.",
+            lambda n_bytes: 2 ** round(math.log2(n_bytes / 12) / 2),
+        ),
         Mistake("A power of two is asked for.", lambda n_bytes: int((n_bytes / 12) ** 0.5)),
     ),
 )
