@@ -132,8 +132,8 @@ def adam_distance(grads, rate, beta1, beta2, eps, *, fresh=False, still_clock=Fa
     return float(w[0])
 
 
-def distances(grads, factors, rate, beta1, beta2, eps):
-    return float(-rate * (factors * grads).sum()), adam_distance(factors * grads, rate, beta1, beta2, eps)
+def distances(grads, factors, rate, beta1, beta2, eps, **mistake):
+    return float(-rate * (factors * grads).sum()), adam_distance(factors * grads, rate, beta1, beta2, eps, **mistake)
 
 
 DISTANCES = Exercise(
@@ -160,17 +160,11 @@ DISTANCES = Exercise(
         ),
         Mistake(
             "m and v begin anew in each update: each step is then the rate times a sign. They must be carried along.",
-            lambda grads, factors, *rest: (
-                distances(grads, factors, *rest)[0],
-                adam_distance(factors * grads, *rest, fresh=True),
-            ),
+            lambda *inputs: distances(*inputs, fresh=True),
         ),
         Mistake(
             "t stays at 1: the corrections must fade, so count the updates.",
-            lambda grads, factors, *rest: (
-                distances(grads, factors, *rest)[0],
-                adam_distance(factors * grads, *rest, still_clock=True),
-            ),
+            lambda *inputs: distances(*inputs, still_clock=True),
         ),
         Mistake("The two are exchanged: plain descent first.", lambda *inputs: distances(*inputs)[::-1]),
         Mistake(

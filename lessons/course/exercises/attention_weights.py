@@ -28,7 +28,7 @@ def weights_inputs(rng):
         mask[-1, -1] = False
         yield 2 * rng.standard_normal((n_queries, d_k)), 2 * rng.standard_normal((n_keys, d_k)), mask
     far = np.array([[40.0], [-160.0]]) * (1 + rng.random((2, 4)))  # scores of ten thousand, above and below zero
-    keys = np.array([[40.0], [80.0], [160.0]]) * (1 + rng.random((3, 4)))  # the first query's largest score is hidden
+    keys = np.array([[40.0], [80.0], [320.0]]) * (1 + rng.random((3, 4)))  # the first query's largest score is hidden
     yield far, keys, np.array([[True, True, False], [True, False, True]])
     lengths = np.array([3, 2, 0])  # the last sentence has no word, so its rows may attend to nothing
     yield *rng.standard_normal((2, 3, 3, 3)), np.arange(3) < lengths[:, None, None]  # (B, 1, S)

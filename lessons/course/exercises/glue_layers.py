@@ -4,6 +4,7 @@ import numpy as np
 
 from course.calls import Trouble, is_unfilled
 from course.exercise import Exercise, Mistake
+from course.exercises.glue_operations import with_names
 from course.exercises.glue_vars import data_and_gradients, seen
 from solutions import my_transformer as right
 from solutions.my_transformer import Var
@@ -30,6 +31,19 @@ def with_one_gradient(y, cotangent, p, *inputs):
         return found
     data, *grads = found
     return data, *grads[: len(inputs)], np.concatenate([np.ravel(grad) for grad in grads[len(inputs) :]])
+
+
+def through_parameters(*names, shapes=SHAPES, sizes=SIZES):
+    """Of functions of the parameters and of inputs with these names: the data, and all gradients as one vector."""
+
+    def through(function):
+        def seen_function(vector, *arguments):
+            p = right.views(vector, shapes)
+            return with_one_gradient(function(p, *arguments[:-1], *sizes), arguments[-1], p)
+
+        return with_names(seen_function, "vector", *names, "cotangent")
+
+    return through
 
 
 # -- parts of a layer -------------------------------------------------------------------------------------------------
@@ -127,14 +141,6 @@ def mistakes_of_layers(side):
     )
 
 
-def through_encode(encode):
-    def seen_encode(vector, src, cotangent):
-        p = right.views(vector, SHAPES)
-        return with_one_gradient(encode(p, src, *SIZES), cotangent, p)
-
-    return seen_encode
-
-
 ENCODE = Exercise(
     "my_transformer.encode",
     lambda rng: ((some_vector(rng), some_tokens(rng, n), rng.standard_normal((n, 4))) for n in (3, 5)),
@@ -151,7 +157,7 @@ ENCODE = Exercise(
             "Embeddings go in, and embeddings come out: no layer is applied.", stack_with("encoder", layers=lambda n: 0)
         ),
     ),
-    through=through_encode,
+    through=through_parameters("src"),
 )
 
 

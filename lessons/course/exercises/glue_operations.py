@@ -14,17 +14,21 @@ from solutions.my_transformer import Var, project
 
 def through_vars(*inputs, others=()):
     """Of functions of Vars with these names, and of ``others``: data and gradients of what they return."""
-    names = *inputs, *others, "cotangent"
 
     def through(function):
         def seen_function(*arguments):
             given = [Var(each) for each in arguments[: len(inputs)]]
             return seen(function(*given, *arguments[len(inputs) : -1]), arguments[-1], given)
 
-        seen_function.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
-        return seen_function
+        return with_names(seen_function, *inputs, *others, "cotangent")
 
     return through
+
+
+def with_names(function, *names):
+    """The function, of whose arguments messages know these names."""
+    function.__signature__ = Signature([Parameter(name, Parameter.POSITIONAL_ONLY) for name in names])
+    return function
 
 
 def deaf(function):

@@ -167,44 +167,36 @@ def one_of_most(row):
     return max(range(len(values)), key=lambda rank: values.count(values[rank]))
 
 
+def diverged_with(rank=odd_one, update=lambda first: first + 1):
+    """The first update without agreement, and of its row the rank, or what a mistake takes for them."""
+
+    def diverged(checksums):
+        first = first_disagreement(checksums)
+        return update(first), rank(checksums[first])
+
+    return diverged
+
+
 DIVERGED = Exercise(
     "17_ranks.diverged",
     diverged_inputs,
-    reference=lambda checksums: (first_disagreement(checksums) + 1, odd_one(checksums[first_disagreement(checksums)])),
+    reference=diverged_with(),
     tested="three to five ranks; the odd one is the first, the last and one between, at the first update and the last",
     parts=("update", "rank"),
     mistakes=(
-        Mistake(
-            "Updates are counted from 1.",
-            lambda checksums: (first_disagreement(checksums), odd_one(checksums[first_disagreement(checksums)])),
-        ),
-        Mistake(
-            "Ranks are counted from 0.",
-            lambda checksums: (
-                first_disagreement(checksums) + 1,
-                odd_one(checksums[first_disagreement(checksums)]) + 1,
-            ),
-        ),
+        Mistake("Updates are counted from 1.", diverged_with(update=lambda first: first)),
+        Mistake("Ranks are counted from 0.", diverged_with(lambda row: odd_one(row) + 1)),
         Mistake(
             "All are compared with rank 0; if rank 0 is the odd one, the others are blamed.",
-            lambda checksums: (
-                first_disagreement(checksums) + 1,
-                int(np.argmax(checksums[first_disagreement(checksums)] != checksums[first_disagreement(checksums), 0])),
-            ),
+            diverged_with(lambda row: int(np.argmax(row != row[0]))),
         ),
         Mistake(
             "This is the last update before they differ; the first that differs is asked for.",
-            lambda checksums: (
-                max(first_disagreement(checksums), 1),
-                odd_one(checksums[first_disagreement(checksums)]),
-            ),
+            diverged_with(update=lambda first: max(first, 1)),
         ),
         Mistake(
             "This rank has the checksum that most have; the odd one is the one that nobody shares.",
-            lambda checksums: (
-                first_disagreement(checksums) + 1,
-                one_of_most(checksums[first_disagreement(checksums)]),
-            ),
+            diverged_with(one_of_most),
         ),
         Mistake(
             "This looks at the last update; by then everything may differ. Take the first disagreement.",
@@ -212,10 +204,7 @@ DIVERGED = Exercise(
         ),
         Mistake(
             "The largest checksum is no sign of a fault: the odd one is the one that the others do not share.",
-            lambda checksums: (
-                first_disagreement(checksums) + 1,
-                int(checksums[first_disagreement(checksums)].argmax()),
-            ),
+            diverged_with(lambda row: int(row.argmax())),
         ),
     ),
 )

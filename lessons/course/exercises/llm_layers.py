@@ -19,10 +19,6 @@ def some_vector(rng):
     return vector + 0.3 * rng.standard_normal(vector.shape)
 
 
-def some_tokens(rng, n):
-    return rng.integers(3, 9, n)
-
-
 # -- attention --------------------------------------------------------------------------------------------------------
 
 

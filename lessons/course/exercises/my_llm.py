@@ -3,22 +3,14 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.glue_layers import with_one_gradient
+from course.exercises.glue_layers import some_tokens, through_parameters
 from course.exercises.glue_vars import data_and_gradients
-from course.exercises.llm_layers import ATTENTION, SHAPES, SHAPES_OF, SIZES, some_tokens, some_vector
+from course.exercises.llm_layers import ATTENTION, SHAPES, SHAPES_OF, SIZES, some_vector
 from course.exercises.llm_parts import GATE, LOOK_UP, RMS, SHARE, TURN
 from solutions import my_llm as right
 from solutions.my_transformer import Var, views
 
 # -- forward ----------------------------------------------------------------------------------------------------------
-
-
-def through_forward(forward):
-    def seen_forward(vector, ids, cotangent):
-        p = views(vector, SHAPES)
-        return with_one_gradient(forward(p, ids, *SIZES), cotangent, p)
-
-    return seen_forward
 
 
 def forward_inputs(rng):
@@ -66,18 +58,10 @@ FORWARD = Exercise(
         Mistake("Every layer has the parameters of the first.", forward_with(place=lambda i: 0)),
         Mistake("Both norms of a layer are its first.", forward_with(norms=(0, 0))),
     ),
-    through=through_forward,
+    through=through_parameters("ids", shapes=SHAPES, sizes=SIZES),
 )
 
 # -- loss_of and continued --------------------------------------------------------------------------------------------
-
-
-def through_loss_of(loss_of):
-    def seen_loss(vector, text, cotangent):
-        p = views(vector, SHAPES)
-        return with_one_gradient(loss_of(p, text, *SIZES), cotangent, p)
-
-    return seen_loss
 
 
 def loss_with(factor=lambda n: 1.0, targets=lambda reads, targets: targets):
@@ -108,7 +92,7 @@ LOSS_OF = Exercise(
             loss_with(targets=lambda reads, t: reads),
         ),
     ),
-    through=through_loss_of,
+    through=through_parameters("text", shapes=SHAPES, sizes=SIZES),
 )
 
 

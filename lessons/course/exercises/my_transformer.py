@@ -11,7 +11,7 @@ from course.exercises.glue_layers import (
     SUBLAYERS,
     some_tokens,
     some_vector,
-    with_one_gradient,
+    through_parameters,
 )
 from course.exercises.glue_operations import FEED, LOGITS_OF, PROJECT, deaf
 from course.exercises.glue_parameters import FIRST_VECTOR, SHAPES_OF, UPDATE, VIEWS
@@ -21,14 +21,6 @@ from solutions import my_transformer as right
 from solutions.my_transformer import Var
 
 # -- 6: loss ----------------------------------------------------------------------------------------------------------
-
-
-def through_loss_of(loss_of):
-    def seen_loss(vector, src, tgt, eps, cotangent):
-        p = right.views(vector, SHAPES)
-        return with_one_gradient(loss_of(p, src, tgt, eps, *SIZES), cotangent, p)
-
-    return seen_loss
 
 
 def loss_inputs(rng):
@@ -71,7 +63,7 @@ LOSS_OF = Exercise(
         ),
         deaf(right.loss_of),
     ),
-    through=through_loss_of,
+    through=through_parameters("src", "tgt", "eps"),
 )
 
 # -- 7: the gradient of a batch, over one vector ----------------------------------------------------------------------
