@@ -1,9 +1,8 @@
 """A whole model, assembled: the glue of a notebook's solutions with the student's functions in it."""
 
-import importlib.util
 from types import ModuleType
 
-from course.exercise import LESSONS, exercises_of
+from course.exercise import LESSONS, exercises_of, module_at
 from course.mine import own_or_solution
 from course.own_source import exercise_of
 
@@ -17,9 +16,7 @@ def assembled(notebook: str = "my_transformer", own_glue: bool = True) -> tuple[
     notebook: ``my_transformer`` or ``my_llm``
     own_glue: whether the student's glue is in it too, or their functions of the lessons alone
     """
-    spec = importlib.util.spec_from_file_location("glue", LESSONS / "solutions" / f"{notebook}.py")
-    parts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(parts)
+    parts = module_at(LESSONS / "solutions" / f"{notebook}.py")
     places = {}
     for name, value in vars(parts).items():
         exercise = exercise_of(value, getattr(value, "__module__", None) or "")

@@ -1,11 +1,12 @@
 """What an exercise is: inputs to try, the right answer, and the mistakes that have a name."""
 
 import difflib
-import importlib
+import importlib.util
 import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 
@@ -60,6 +61,14 @@ class Exercise:
 def module_of(lesson: str) -> str:
     """The module of a notebook: ``lesson_04`` for ``04_attention``, and ``bug_zoo`` for itself."""
     return f"lesson_{lesson[:2]}" if lesson[:2].isdigit() else lesson
+
+
+def module_at(path: Path) -> ModuleType:
+    """The module of a file, made anew."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def exercises_of(lesson: str) -> dict[str, Exercise]:

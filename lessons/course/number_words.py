@@ -4,11 +4,9 @@
 """
 
 import argparse
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
-from course.exercise import LESSONS
+from course.exercise import LESSONS, module_at
 from minitransformer.text import Tokenizer
 
 CONFIG = """\
@@ -32,14 +30,7 @@ lr_scale = 0.5
 """
 
 
-def _module_at(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-_example = _module_at(LESSONS.parent / "examples" / "number_words.py")
+_example = module_at(LESSONS.parent / "examples" / "number_words.py")
 draw_numbers, english, german = _example.draw_numbers, _example.english, _example.german
 
 
