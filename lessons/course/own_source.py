@@ -4,9 +4,12 @@ import ast
 import builtins
 import inspect
 import linecache
+import math
 import symtable
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from course.compare import kind
 from course.exercise import all_exercises, module_of
@@ -15,7 +18,7 @@ NOTEBOOK = "__main__"
 """The module of what a notebook defines."""
 KEPT = "mine"
 """The module of a kept function is this, a dot, and the name of its exercise."""
-VALUES = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)
+VALUES = (np.generic, int, float, complex, str, bytes, bool, type(None), tuple, list, dict, set)
 
 
 class NotKept(Exception):
@@ -62,8 +65,8 @@ def _collect(name: str, value: Any, names: dict, collected: dict[str, str]) -> N
             collected[name] = f'{name} = {KEPT}("{exercise}")'
         else:
             collected[name] = f"from {module} import {value.__name__} as {name}"
-    elif isinstance(value, VALUES) and _is_literal(value):
-        collected[name] = f"{name} = {value!r}"
+    elif isinstance(value, VALUES) and (text := _literal(value)):
+        collected[name] = f"{name} = {text}"
     else:
         raise NotKept(f"it needs `{name}`, {kind(value)} from another cell")
 
@@ -77,11 +80,16 @@ def exercise_of(value: Any, module: str) -> str | None:
     return rest if package == KEPT else None
 
 
-def _is_literal(value: Any) -> bool:
+def _literal(value: Any) -> str | None:
+    """Python for a value, if there is a short way to write it."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
     try:
-        return bool(ast.literal_eval(repr(value)) == value)
+        return repr(value) if ast.literal_eval(repr(value)) == value else None
     except Exception:  # a list of objects
-        return False
+        return None
 
 
 def _definition(value: Any) -> tuple[str, str]:

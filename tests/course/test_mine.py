@@ -35,6 +35,11 @@ def my_weights(q, k, mask):
     scores = q @ k.swapaxes(-1, -2) / Scale().of(q)
     return softmax(np.where(mask, scores, LOWEST)) * mask
 
+HIDDEN, ONE = -np.inf, np.sqrt(1)
+
+def with_numbers(q, k, mask):
+    return ONE * my_weights(q, k, mask) * (mask * 1.0 > HIDDEN)
+
 def with_array(q, k, mask):
     return my_weights(q, k, mask) + table[0]
 
@@ -84,6 +89,13 @@ def test_a_right_function_is_kept_with_its_helpers_constants_and_imports(kept):
     program = f"from course import mine; f = mine({WEIGHTS!r}); print(f.__module__)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=LESSONS)
     assert done.stdout == f"mine.{WEIGHTS}\n"
+
+
+def test_infinity_and_numpys_numbers_are_kept_too(cells, capsys, tmp_path):
+    check(WEIGHTS, cells["with_numbers"])
+    assert capsys.readouterr().out.endswith("It is kept as yours.\n")
+    text = (tmp_path / "mine" / f"{WEIGHTS}.py").read_text()
+    assert 'HIDDEN = float("-inf")\n' in text and "ONE = 1.0\n" in text
 
 
 @pytest.mark.parametrize(
