@@ -16,6 +16,7 @@ FAULTS = {
         "Attention has no biases": "d_v  # -> d_v + 2 * n_heads * d_k + n_heads * d_v + d_model  #",
         "Three matrices are counted": with_inputs(right.parameters, vocab_size=lambda vocab_size: 3 * vocab_size),
         "A decoder layer has two attentions": "2 * attention -> attention",
+        "the second bias": "d_ff * d_model + d_model -> d_ff * d_model",
         "The norms are missing": lambda n_layers, d, *rest: right.parameters(n_layers, d, *rest) - 10 * n_layers * d,
         "where d_k and d_v belong": ("* d_k -> * (d_model // n_heads)", "* d_v  # -> * (d_model // n_heads)  #"),
     },
@@ -31,6 +32,7 @@ FAULTS = {
     "decoder_layer": {
         "Cross-attention has the causal mask": "None -> causal",
         "arguments of cross-attention are exchanged": "x, memory, None -> memory, x, None",
+        "the wrong way round": "x, x, causal -> x, x, ~causal",
         "with two sources more": "memory, None -> memory[: len(x)], None",
         "around self-attention is missing": "x + self -> self",
         "around cross-attention is missing": "x + cross -> cross",

@@ -159,7 +159,7 @@ FAULTS = {
     "decode": {
         "have each other's parameters": '["self", "cross"] -> ["cross", "self"]',
         "The future leaks": "memory, causal -> memory, causal | True",
-        "the wrong way round": "memory, causal -> memory, causal.T",
+        "the wrong way round": "memory, causal -> memory, ~causal",
         "repeat it n_layers times": "range(n_layers) -> range(1)",
     },
     "loss_of": {

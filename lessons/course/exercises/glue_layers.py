@@ -186,9 +186,12 @@ DECODE = Exercise(
             "The future leaks: self-attention of the decoder needs the causal mask.",
             stack_with("decoder", mask=np.ones_like),
         ),
-        Mistake(
-            "The causal mask is the wrong way round: True means that a position may be read.",
-            stack_with("decoder", mask=np.transpose),
+        *(
+            Mistake(
+                "The causal mask is the wrong way round: True means that a position may be read.",
+                stack_with("decoder", mask=turn),
+            )
+            for turn in (np.transpose, np.logical_not)
         ),
         Mistake(
             "The two attentions have each other's parameters: `decoder_layer` takes self first, then cross.",

@@ -129,7 +129,8 @@ PARAMETERS = Exercise(
             "A decoder layer has two attentions: with the encoder's that makes three.", parameters_with(attentions=2)
         ),
         Mistake(
-            "There is a norm around every sub-layer: two in an encoder layer, three in a decoder layer.",
+            "In each pair of layers 2 d_model numbers are missing: a norm, of which an encoder layer has two and a "
+            "decoder layer three, or the second bias of both feed-forward layers.",
             parameters_with(norms=4),
         ),
         Mistake("The norms are missing: gamma and beta are learned.", parameters_with(norms=0)),

@@ -185,9 +185,12 @@ DECODER_LAYER = Exercise(
             "The future leaks: self-attention needs the causal mask.",
             lambda x, memory, causal, *rest: decoder_layer(x, memory, np.ones_like(causal), *rest),
         ),
-        Mistake(
-            "The causal mask is the wrong way round: True means that a position may attend to another.",
-            lambda x, memory, causal, *rest: decoder_layer(x, memory, causal.T, *rest),
+        *(
+            Mistake(
+                "The causal mask is the wrong way round: True means that a position may attend to another.",
+                lambda x, memory, causal, *rest, turn=turn: decoder_layer(x, memory, turn(causal), *rest),
+            )
+            for turn in (np.transpose, np.logical_not)
         ),
         Mistake(
             "Cross-attention has the causal mask. Every target position may read the whole source, so pass None.",
