@@ -1,18 +1,14 @@
 """Heads as slices of one matrix."""
 
-from typing import TYPE_CHECKING
-
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 GREYS = ("0.92", "0.75", "0.55")
 
 
-def draw_heads(length: int = 3, width: int = 2) -> "Figure":
+def draw_heads(length: int = 3, width: int = 2) -> Figure:
     """A packed projection, (T, h d), the view after the reshape and the heads after the swap; each cell holds its
     place in memory, so that one sees which numbers travel together."""
     figure, axes = plt.subplots(figsize=(9.5, 2.9), layout="constrained")
@@ -42,6 +38,6 @@ def draw_heads(length: int = 3, width: int = 2) -> "Figure":
     return figure
 
 
-def _cell(axes: "Axes", x: float, y: float, head: int, number: int) -> None:
+def _cell(axes: Axes, x: float, y: float, head: int, number: int) -> None:
     axes.add_patch(Rectangle((x, y), 1, 1, facecolor=GREYS[head], edgecolor="k", linewidth=0.8))
     axes.text(x + 0.5, y + 0.5, str(number), ha="center", va="center", fontsize=8)

@@ -1,18 +1,14 @@
 """Positions as clock hands."""
 
-from typing import TYPE_CHECKING
-
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 
 from minitransformer.nn.positions import sinusoids
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-def draw_hands(positions: tuple[int, ...] = (0, 1, 2, 3, 10, 100), d_model: int = 8) -> "Figure":
+def draw_hands(positions: tuple[int, ...] = (0, 1, 2, 3, 10, 100), d_model: int = 8) -> Figure:
     """Each pair (sin, cos) of a position as the hand of a clock, one row per position."""
     rows = sinusoids(0, max(positions) + 1, d_model)
     figure, axes = plt.subplots(figsize=(5.4, 5.6), layout="constrained")

@@ -95,7 +95,7 @@ def row_by_row(f, x, h):
 NUMERICAL_GRADIENT = Exercise(
     "01_arrays.numerical_gradient",
     numerical_gradient_inputs,
-    reference=lambda f, x, h: differences(1, -1, 2)(f, x, h),
+    reference=differences(1, -1, 2),
     tested="two functions on one number, a vector and a matrix, with large steps that tell the formulas apart",
     mistakes=(
         Mistake("The difference is one-sided, f(x + h) - f(x): its error falls only with h.", differences(1, 0, 1)),

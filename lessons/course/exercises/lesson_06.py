@@ -88,7 +88,7 @@ def own_constant(x, axis):
 NORMALISED_AXIS = Exercise(
     "06_layer_norm.normalised_axis",
     normalised_axis_inputs,
-    reference=lambda norm, shape: probing(own_constant)(norm, shape),
+    reference=probing(own_constant),
     tested="norms over each of the three axes, with three output scales",
     mistakes=(
         Mistake(

@@ -132,7 +132,7 @@ def too_large(function, lengths, budget):
 TOKEN_BATCHES = Exercise(
     "11_training.token_batches",
     token_batches_inputs,
-    reference=lambda lengths, budget: cut_by(rectangle_fits)(lengths, budget),
+    reference=cut_by(rectangle_fits),
     tested="three, seven and forty sentences, with equal lengths among them",
     mistakes=(
         Mistake(
@@ -162,7 +162,7 @@ TOKEN_BATCHES = Exercise(
         Mistake("Batches are counted from 0, and here from 1.", lambda *inputs: cut_by(rectangle_fits)(*inputs) + 1),
         Mistake(
             "Each sentence has a batch of its own: fill a batch before the next begins.",
-            lambda lengths, budget: cut_by(lambda batch, budget: False)(lengths, budget),
+            cut_by(lambda batch, budget: False),
         ),
         Mistake("All sentences are in one batch.", lambda lengths, budget: np.zeros(len(lengths), dtype=int)),
     ),

@@ -40,7 +40,7 @@ def mean_of_penalties(lengths, reference_lengths):
 BREVITY_PENALTY = Exercise(
     "13_bleu.brevity_penalty",
     brevity_penalty_inputs,
-    reference=lambda lengths, reference_lengths: penalty_with()(lengths, reference_lengths),
+    reference=penalty_with(),
     tested="nine files: too short, too long, two references, and one with a tie",
     mistakes=(
         Mistake(
@@ -103,7 +103,7 @@ def substituted(pattern, replacement, count=0):
 SPLIT_COMPOUNDS = Exercise(
     "13_bleu.split_compounds",
     split_compounds_inputs,
-    reference=lambda line: substituted(r"(\S)-(\S)", rf"\1{MARK}\2")(line),
+    reference=substituted(r"(\S)-(\S)", rf"\1{MARK}\2"),
     tested="six lines with dashes, digits, umlauts, quotes and compounds of three parts",
     mistakes=(
         Mistake(

@@ -25,7 +25,7 @@ def split_inputs(rng):
 SPLIT = Exercise(
     "05_heads.split",
     split_inputs,
-    reference=lambda packed, n_heads: split(packed, n_heads),
+    reference=split,
     tested="one, two and three heads, against the engine's split_heads",
     mistakes=(
         Mistake(
@@ -55,7 +55,7 @@ def merge_inputs(rng):
 MERGE = Exercise(
     "05_heads.merge",
     merge_inputs,
-    reference=lambda heads: merge(heads),
+    reference=merge,
     tested="two, three heads and one, against the engine's merge_heads",
     mistakes=(
         Mistake(

@@ -227,7 +227,7 @@ def cut_words(x, w_q, w_k, n_heads):
 SCORES = cage(
     "scores",
     scores_inputs,
-    lambda x, w_q, w_k, n_heads: scores_with()(x, w_q, w_k, n_heads),
+    scores_with(),
     "two, three and four heads",
     (
         "sqrt(d_model) where sqrt(d_k) belongs: a score is a sum of d_k products, the width of one head.",

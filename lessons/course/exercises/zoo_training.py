@@ -35,7 +35,7 @@ def updated(sign=-1.0, advance=1, counted=1, per_tensor=False):
 SCHEDULE = cage(
     "schedule",
     schedule_inputs,
-    lambda parameters, gradients, step, d_model, warmup: updated()(parameters, gradients, step, d_model, warmup),
+    updated(),
     "two and three tensors, before, at and after the end of the warm-up",
     (
         "The step is counted once per tensor; one update is one step, and all tensors share its rate.",
