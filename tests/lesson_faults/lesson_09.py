@@ -10,6 +10,7 @@ FAULTS = {
         "not shifted": lambda tokens, begin, end: (np.array([begin, *tokens]), np.array([begin, *tokens])),
         "join them with np.concatenate": lambda tokens, begin, end: ([begin] + tokens, tokens + [end]),
         "exchanged": with_result(right.shift, lambda tgt_in, tgt_out: (tgt_out, tgt_in)),
+        "dtype=int": "concatenate([[begin], -> concatenate([[float(begin)],",
         "end mark is missing": with_result(right.shift, lambda tgt_in, tgt_out: (tgt_in[:-1], tgt_out[:-1])),
     },
     "parameters": {

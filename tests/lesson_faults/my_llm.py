@@ -53,6 +53,7 @@ FAULTS = {
         "n_shared heads": "d_model // n_heads * n_shared -> d_model",
         "each of their heads": "d_model // n_heads * n_shared -> n_shared",
         "The last norm": ' | {"gamma": (d_model,)} -> ',
+        "'0 k' must have the shape (4, 2), got (4, 2.0)": "d_model // n_heads -> d_model / n_heads",
         "'0 w2' must have the shape": "(d_ff, d_model) -> (d_model, d_ff)",
     },
     "forward": {
