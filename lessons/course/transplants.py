@@ -195,7 +195,7 @@ def copies(parts):
     p, _ = trained(parts, 300)
     rng = np.random.default_rng(1)
     unseen = rng.integers(3, SYMBOLS + 3, (20, LENGTH))
-    right = sum(parts.translate(p, src, 2 * LENGTH, **SHAPE) == src.tolist() for src in unseen)
+    right = sum(list(parts.translate(p, src, 2 * LENGTH, **SHAPE)) == src.tolist() for src in unseen)
     print(f"after 300 updates your greedy search copies {right} of {len(unseen)} unseen sequences")
 
 
