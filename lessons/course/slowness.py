@@ -1,6 +1,7 @@
 """Whether a right function is slow: its processor time beside the solution's, on the inputs of its exercise."""
 
 import copy
+import inspect
 import time
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ def slowness(name: str, function: Callable) -> str:
         solution = solution_of(name)
     except (ImportError, AttributeError):  # a course handed out without its solutions
         return ""
-    if function is solution:
+    if inspect.unwrap(function) is solution:
         return ""
     try:
         own, other = (seconds_of(name, each) for each in (function, solution))

@@ -44,6 +44,14 @@ def test_it_counts_what_is_yours_and_names_what_is_not(folder, capsys):
     assert re.fullmatch(r"two linear maps .*: relative error of its gradient \d.\de-\d+: right", last)
 
 
+def test_lists_that_are_right_are_arrays_in_the_model(folder, capsys):
+    own = "import numpy as np\n\ndef f(packed, n_heads):\n    return np.split(packed, n_heads, axis=1)\n"
+    (folder / "05_heads.split.py").write_text(f"{HEADER}f\n\n{own}")
+    transplant("05_heads")
+    out = capsys.readouterr().out
+    assert out.startswith("yours: 1 of 24\n") and out.endswith(": right\n")
+
+
 def test_the_model_learns_to_copy_looks_at_what_it_writes_and_names_its_lessons(capsys):
     transplants.copies(assembled(own_glue=False)[0])
     assert int(re.search(r"copies (\d+) of 20", capsys.readouterr().out)[1]) > 10
