@@ -6,13 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from kept_files import kept_file
 
 from course import grade
-from course.exercise import LESSONS, all_exercises, exercises_of, module_of
-from course.mine import HEADER
+from course.exercise import LESSONS, all_exercises, exercises_of
 
 NAMES = list(exercises_of("03_softmax"))
-SOLVED = "from solutions.lesson_03 import {0} as right\n\n"
 MEMORISED = """
 from course.exercise import find_exercise
 
@@ -37,7 +36,7 @@ def hand_in(tmp_path):
     def write(student, name, lines="f = right\n"):
         folder = tmp_path / "handed in" / student
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.py").write_text(f"{HEADER}f\n\n{SOLVED.format(name.partition('.')[2])}{lines}")
+        (folder / f"{name}.py").write_text(kept_file(name, lines))
         return folder
 
     return write
@@ -108,9 +107,7 @@ def test_the_solutions_earn_everything_on_any_inputs(tmp_path, capsys):
     folder = tmp_path / "solutions"
     folder.mkdir()
     for name in all_exercises():
-        lesson, _, function = name.partition(".")
-        source = f"{HEADER}{function}\n\nfrom solutions.{module_of(lesson)} import {function}\n"
-        (folder / f"{name}.py").write_text(source)
+        (folder / f"{name}.py").write_text(kept_file(name))
     assert grade.main([str(tmp_path)]) == 0
     assert f"solutions: {len(all_exercises())} of {len(all_exercises())}\n" in capsys.readouterr().out
 

@@ -5,10 +5,10 @@ import shutil
 
 import numpy as np
 import pytest
+from kept_files import kept_file
 from tiny_run import metrics_of, tiny_config, tiny_corpus
 
-from course.exercise import LESSONS, module_of
-from course.mine import HEADER
+from course.exercise import LESSONS
 from course.number_words import write_task
 from course.rules import NAMES, own_rules
 from minitransformer.cli.main import main
@@ -20,19 +20,13 @@ from minitransformer.text import pad_batch
 from minitransformer.training import Corpus, Trainer
 
 WEIGHTS = "04_attention.weights"
-WRONG_BY_HAND = "def f(q, k, mask):\n    return 2.0 * right(q, k, mask)\n"
-SLOW = "def f(q, k, mask):\n    return [right(q, k, mask) for _ in range(100)][0]\n"
-FOR_FEW = "def f(q, k, mask):\n    return right(q, k, mask){}\n"
+WRONG_BY_HAND = kept_file(WEIGHTS, "def f(q, k, mask):\n    return 2.0 * right(q, k, mask)\n")
+SLOW = kept_file(WEIGHTS, "def f(q, k, mask):\n    return [right(q, k, mask) for _ in range(100)][0]\n")
 
 
-def solution(name: str) -> str:
-    lesson, _, function = name.partition(".")
-    return f"{HEADER}f\n\nfrom solutions.{module_of(lesson)} import {function} as f\n"
-
-
-def planted(text: str) -> str:
-    """A file whose function is this, and may call the right one."""
-    return f"{HEADER}f\n\nfrom solutions.lesson_04 import weights as right\n\n{text}"
+def weights_with(rest: str) -> str:
+    """A file of weights that are right, but for what stands behind them."""
+    return kept_file(WEIGHTS, f"def f(q, k, mask):\n    return right(q, k, mask){rest}\n")
 
 
 @pytest.fixture
@@ -41,7 +35,7 @@ def mine(tmp_path):
     folder = tmp_path / "mine"
     folder.mkdir()
     for name in NAMES:
-        (folder / f"{name}.py").write_text(solution(name))
+        (folder / f"{name}.py").write_text(kept_file(name))
     shutil.copy(LESSONS / "rules.py", tmp_path)
     return folder
 
@@ -99,8 +93,8 @@ def test_a_folder_with_holes_trains_and_what_is_missing_is_named(own, mine):
 @pytest.mark.parametrize(
     ("text", "words", "count"),
     [
-        (planted(WRONG_BY_HAND), "its function is wrong: ", 16),
-        (planted(SLOW), "slow: ", 17),
+        (WRONG_BY_HAND, "its function is wrong: ", 16),
+        (SLOW, "slow: ", 17),
     ],
 )
 def test_a_bad_function_is_named_in_one_line_and_the_rest_counts(text, words, count, mine):
@@ -113,10 +107,10 @@ def test_a_bad_function_is_named_in_one_line_and_the_rest_counts(text, words, co
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({WEIGHTS: planted(FOR_FEW.format("[..., :1] if len(q) > 5 else right(q, k, mask)"))}, "ShapeError: "),
-        ({WEIGHTS: planted(FOR_FEW.format(" * (1.0 + 1e-3 * (len(q) > 5))"))}, "another update than the engine's"),
-        ({WEIGHTS: planted(FOR_FEW.format(" if len(q) < 6 else missing"))}, f"{WEIGHTS} raised NameError"),
-        ({"04_attention.weight": planted(SLOW)}, "there is no exercise '04_attention.weight'; the nearest are 04_"),
+        ({WEIGHTS: weights_with("[..., :1] if len(q) > 5 else right(q, k, mask)")}, "ShapeError: "),
+        ({WEIGHTS: weights_with(" * (1.0 + 1e-3 * (len(q) > 5))")}, "another update than the engine's"),
+        ({WEIGHTS: weights_with(" if len(q) < 6 else missing")}, f"{WEIGHTS} raised NameError"),
+        ({"04_attention.weight": SLOW}, "there is no exercise '04_attention.weight'; the nearest are 04_"),
         (dict.fromkeys(NAMES), "must hold a right function of one of these exercises: 01_arrays.linear_backward, "),
     ],
 )
@@ -133,7 +127,7 @@ def test_what_cannot_enter_the_engine_is_one_line_and_exit_code_2(files, words, 
 
 
 def test_an_error_in_the_middle_of_training_names_its_exercise(mine):
-    (mine / f"{WEIGHTS}.py").write_text(planted(FOR_FEW.format(" if q.shape[-1] != 5 else missing")))
+    (mine / f"{WEIGHTS}.py").write_text(weights_with(" if q.shape[-1] != 5 else missing"))
     model = Transformer(ModelConfig(vocab_size=9, n_layers=1, d_model=10, d_ff=8, n_heads=2))
     with own_rules(mine, print), pytest.raises(ConfigError, match=f"--rules: {WEIGHTS} raised NameError"):
         model.loss(pad_batch([[4, 5]], [[6, 7]]))

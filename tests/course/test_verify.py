@@ -4,11 +4,10 @@ import re
 import sys
 
 import pytest
+from kept_files import kept_file
 
 from course import verify
 from course.assembly import assembled
-from course.exercise import module_of
-from course.mine import HEADER
 
 SLOW = "def f(*given):\n    return [right(*given) for _ in range(100)][0]\n"
 PLANTED = {
@@ -28,11 +27,6 @@ OTHERS = {
 }
 
 
-def solution(name: str) -> str:
-    lesson, _, function = name.partition(".")
-    return f"{HEADER}f\n\nfrom solutions.{module_of(lesson)} import {function} as right\n\n"
-
-
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     """A folder with every function of the model."""
@@ -40,14 +34,14 @@ def mine(tmp_path, monkeypatch):
     folder.mkdir()
     monkeypatch.setenv("MINITRANSFORMER_MINE", str(folder))
     for name in assembled()[1]:
-        (folder / f"{name}.py").write_text(f"{solution(name)}f = right\n")
+        (folder / f"{name}.py").write_text(kept_file(name))
     return folder
 
 
 def test_every_bad_file_is_named_in_one_line_and_the_rest_is_proved(mine, tmp_path, capfd):
     place = tmp_path / "outside"
     for name, (text, _) in PLANTED.items():
-        (mine / f"{name}.py").write_text(solution(name) + text.format(place=place.as_posix()))
+        (mine / f"{name}.py").write_text(kept_file(name, text.format(place=place.as_posix())))
     for name, (text, _) in OTHERS.items():
         (mine / f"{name}.py").unlink()
         if text is not None:
@@ -68,7 +62,7 @@ def test_what_is_right_alone_and_fails_in_the_model_is_one_line(mine, capfd):
     for path in mine.glob("my_transformer.*"):  # what is kept there calls the solutions, as imported
         path.unlink()
     raises = "def f(*given):\n    assert given[0].shape[1] != 13, 'too many'\n    return right(*given)\n"
-    (mine / "03_softmax.smoothed_loss.py").write_text(solution("03_softmax.smoothed_loss") + raises)
+    (mine / "03_softmax.smoothed_loss.py").write_text(kept_file("03_softmax.smoothed_loss", raises))
     assert verify.main([str(mine)]) == 1
     *_, last = capfd.readouterr().out.splitlines()
     assert last.startswith("the model of them does not run: AssertionError: too many, raised in f, `assert given[0]")
