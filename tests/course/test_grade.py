@@ -66,6 +66,12 @@ def test_answers_to_the_usual_inputs_alone_are_not_enough(hand_in, capsys):
     assert "anna: 0 of " in (out := capsys.readouterr().out) and "03_softmax.softmax: with other inputs: " in out
 
 
+def test_an_error_at_other_inputs_names_the_students_own_line(hand_in, capsys):
+    raises = MEMORISED.replace(".get(repr((scores,)), scores)", "[repr((scores,))]")
+    graded(hand_in("anna", "03_softmax.softmax", raises).parent)
+    assert "in its line 2, `return dict(answers())[repr((scores,))]`" in capsys.readouterr().out
+
+
 def test_a_file_that_ends_the_process_costs_what_follows_and_noise_costs_nothing(hand_in, capsys):
     hand_in("anna", NAMES[0], NOISE)
     hand_in("anna", NAMES[1])
