@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from tqdm import tqdm
@@ -50,12 +50,9 @@ class Experiment:
     markdown: Callable[[Sequence[dict]], str]
 
 
+@report_errors
 def main(experiment: Experiment) -> int:
     """The command of an experiment; its exit code."""
-    return report_errors(partial(run_command, experiment))()
-
-
-def run_command(experiment: Experiment) -> int:
     program = experiment.program
     parser = Parser(prog=f"python -m examples.paper.{program}", description=experiment.description)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, one seed; writes nothing")
@@ -84,10 +81,7 @@ def measure(experiment: Experiment, name: str, seed: int, settings: dict) -> dic
     return {"name": name, "seed": seed, **figures, **took, "settings": settings, "machine": this_machine()}
 
 
-@cache
-def this_machine() -> dict:
-    """`machine_facts`, asked for once: it starts processes."""
-    return machine_facts()
+this_machine = cache(machine_facts)  # asked for once: it starts processes
 
 
 def run(experiment: Experiment, arguments: argparse.Namespace) -> None:

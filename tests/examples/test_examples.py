@@ -111,7 +111,7 @@ PROGRAMS = [path for path in sorted(FOLDER.rglob("*.py")) if "\ndef main(" in pa
 @pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.relative_to(FOLDER).as_posix())
 def test_a_program_says_its_users_errors_in_one_line(path):
     if path.name != "one_file.py":  # which has NumPy alone
-        assert re.search(r"^@report_errors\ndef main|report_errors\(.*\)\(\)$", path.read_text(encoding="utf-8"), re.M)
+        assert re.search(r"^@report_errors\ndef main", path.read_text(encoding="utf-8"), re.M)
 
 
 def test_the_loop_by_hand_runs_and_tests_what_it_learned():
