@@ -34,7 +34,7 @@ from examples.multi30k.one_run import (
 )
 from examples.multi30k.rungs import Step, climb, run_names, rungs
 from examples.paper.program import read_results, showing, write_report
-from examples.paper.sweep import Job, check_settings, run_sweep
+from examples.paper.sweep import Job, check_same, check_settings, run_sweep
 from examples.report import machine_facts
 from minitransformer.blas import core_count
 from minitransformer.cli.main import Parser
@@ -100,15 +100,9 @@ def steps_of(arguments: argparse.Namespace) -> list[Step]:
                 raise DataError(
                     f"{where}: must be of a rung, got another; delete the line, or choose another --results"
                 )
-            if result["name"] not in trained:
-                continue
-            wanted, got = recorded(config_of(trained[result["name"]], result["seed"], arguments)), result["config"]
-            for key in sorted(wanted.keys() | got.keys()):
-                if wanted.get(key) != got.get(key):
-                    raise DataError(
-                        f"{where}: must be measured with {key} = {wanted.get(key)}, got {got.get(key)}; set it back, "
-                        "delete the line, or choose another --results"
-                    )
+            if result["name"] in trained:
+                config = config_of(trained[result["name"]], result["seed"], arguments)
+                check_same(where, recorded(config), result["config"])
     return steps
 
 

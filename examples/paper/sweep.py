@@ -52,14 +52,14 @@ def check_settings(path: Path, settings: dict) -> None:
         check_same(path, settings, result.get("settings"))
 
 
-def check_same(path: Path, settings: dict, theirs: object) -> None:
-    """DataError: what was measured with the settings ``theirs``, in ``path``, had another one, which is named."""
+def check_same(where: str | Path, settings: dict, theirs: object) -> None:
+    """DataError: what was measured with the settings ``theirs``, and stands there, had another one, which is named."""
     theirs = theirs if isinstance(theirs, dict) else {}
     for key in sorted(settings.keys() | theirs.keys()):
         if settings.get(key) != theirs.get(key):
             raise DataError(
-                f"{path}: results must have the settings of this call, {key} = {quote(settings.get(key))}, got "
-                f"{quote(theirs.get(key))}; set it back, or choose another --results"
+                f"{where}: results must have the settings of this call, {key} = {quote(settings.get(key))}, got "
+                f"{quote(theirs.get(key))}; set it back, delete what has it, or choose another --results"
             )
 
 

@@ -163,4 +163,5 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
         key = name.split(".")[1]
         (path / "recipe.toml").write_text(RECIPE.replace(f"\n{key} = {old}\n", f"\n{key} = {new}\n"))
         assert ladder.main([*options, "--report"]) == 2
-        assert f"recipe, seed 1: must be measured with {name} = {new}, got {old}" in capsys.readouterr().err
+        told = f"recipe, seed 1: results must have the settings of this call, {name} = {new}, got {old}; set it back"
+        assert told in capsys.readouterr().err
