@@ -10,8 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from examples.parsing.trees import BLANK, MAX_DEPTH, MAX_WORDS, ROOT, Tree
-from minitransformer.errors import DataError
+from examples.parsing.trees import BLANK, MAX_DEPTH, ROOT, Tree
 
 ANY_TAG = "XX"
 TOKEN = re.compile(rf"[()]?[^(){BLANK}]+|[()]")
@@ -36,25 +35,15 @@ def _tokens(tree: Tree, with_tags: bool) -> Iterator[str]:
     yield f"){tree.label}"
 
 
-def delinearise(linear: str, words: Sequence[str], tags: Sequence[str] = ()) -> Tree:
+def delinearise(linear: str, words: Sequence[str]) -> Tree:
     """The tree of a linear form over ``words``: the inverse of `linearise`, and a repair of what is ill-formed.
 
     ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Missing words are added
     to the outermost constituent; superfluous words and brackets that hold no word are ignored. If several
     constituents are left, or none, they get the root TOP. A bracket that would make the tree deeper than `MAX_DEPTH`
     if it got this root is ignored. The form was well-formed if and only if `linearise` of the result gives it again.
-
-    tags: one for each word (none: the tokens of the linear form)
-
-    Raises:
-        DataError: there are no words or more than `MAX_WORDS`, or not as many tags as words.
     """
-    if not 0 < len(words) <= MAX_WORDS or len(tags) not in (0, len(words)):
-        raise DataError(
-            f"delinearise: there must be from 1 to {MAX_WORDS} words, and no tags or one for each word, got "
-            f"{len(words)} words and {len(tags)} tags"
-        )
-    builder = _TreeBuilder(words, tags)
+    builder = _TreeBuilder(words)
     for token in (match.group() for match in TOKEN.finditer(linear)):
         if token[0] == "(":
             builder.open(token[1:])
@@ -73,9 +62,8 @@ class _TreeBuilder:
     """Builds a tree over ``words`` from left to right. ``stack``: the root and the open brackets, each with its label
     and what it holds so far."""
 
-    def __init__(self, words: Sequence[str], tags: Sequence[str]):
-        self.words, self.tags = words, tags
-        self.n_words = 0
+    def __init__(self, words: Sequence[str]):
+        self.words, self.n_words = words, 0
         self.stack: list[tuple[str, list[Tree]]] = [(ROOT, [])]
         self.n_open = Counter()  # how many brackets of each label
 
@@ -99,8 +87,7 @@ class _TreeBuilder:
         return label
 
     def add_word(self, tag: str) -> None:
-        leaf = Tree(self.tags[self.n_words] if self.tags else tag, word=self.words[self.n_words])
-        self.stack[-1][1].append(leaf)
+        self.stack[-1][1].append(Tree(tag, word=self.words[self.n_words]))
         self.n_words += 1
 
     def reopen_outermost(self) -> None:
