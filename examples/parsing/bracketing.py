@@ -8,25 +8,16 @@ most once, are matched:
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 
 from examples.parsing.trees import Tree, base_label, without_traces
 from minitransformer.errors import DataError
 
-
-@dataclass(frozen=True)
-class BracketRules:
-    """What EVALB's parameter file says. ``ignored``: labels of constituents that are not counted, and tags of words
-    that are left out of every constituent   ``equivalent``: labels and tags that count as another"""
-
-    ignored: frozenset[str] = frozenset({"TOP", "ROOT", "S1", ",", ":", "``", "''", "."})
-    equivalent: Mapping[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
-
-
-COLLINS = BracketRules()
-"""COLLINS.prm: the root and punctuation do not count, and PRT is ADVP. Traces never count."""
+IGNORED, EQUIVALENT = {"TOP", "ROOT", "S1", ",", ":", "``", "''", "."}, {"PRT": "ADVP"}
+"""As EVALB's COLLINS.prm: labels of constituents that are not counted, and tags of words that are left out of every
+constituent; labels and tags that count as another. Traces never count."""
 
 MISSING = Tree("")
 """In place of a tree where a test set has ended before the other."""
@@ -98,7 +89,7 @@ def corpus_bracket_score(predicted: Iterable[Tree | None], references: Iterable[
     return total
 
 
-def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules = COLLINS) -> BracketScore:
+def bracket_score(predicted: Tree | None, reference: Tree) -> BracketScore:
     """The counts of one sentence.
 
     Punctuation is what the reference tags as punctuation. EVALB asks each tree's own tags and skips the sentence if the
@@ -109,10 +100,10 @@ def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules =
     predicted, gold = predicted and without_traces(predicted), without_traces(reference)
     if predicted is None or gold is None or predicted.words() != gold.words():
         return BracketScore(sentences=1, skipped=1)
-    is_counted = [tag not in rules.ignored for tag in gold.tags()]
+    is_counted = [tag not in IGNORED for tag in gold.tags()]
     n_before = [0, *accumulate(is_counted)]
-    found, expected = (_constituents(tree, n_before, rules) for tree in (predicted, gold))
-    tags = ([rules.equivalent.get(tag, tag) for tag in tree.tags()] for tree in (predicted, gold))
+    found, expected = (_constituents(tree, n_before) for tree in (predicted, gold))
+    tags = ([EQUIVALENT.get(tag, tag) for tag in tree.tags()] for tree in (predicted, gold))
     return BracketScore(
         sentences=1,
         matched=(found & expected).total(),
@@ -124,7 +115,7 @@ def bracket_score(predicted: Tree | None, reference: Tree, rules: BracketRules =
     )
 
 
-def _constituents(tree: Tree, n_before: list[int], rules: BracketRules) -> Counter[tuple[str, int, int]]:
+def _constituents(tree: Tree, n_before: list[int]) -> Counter[tuple[str, int, int]]:
     """How often a tree has each (label, begin, end) over the counted words.
 
     n_before[i]: the number of counted words before word i
@@ -139,8 +130,8 @@ def _constituents(tree: Tree, n_before: list[int], rules: BracketRules) -> Count
         for child in node.children:
             last = visit(child, last)
         label, begin, end = base_label(node.label), n_before[first], n_before[last]
-        if label not in rules.ignored and begin < end:
-            found[rules.equivalent.get(label, label), begin, end] += 1
+        if label not in IGNORED and begin < end:
+            found[EQUIVALENT.get(label, label), begin, end] += 1
         return last
 
     visit(tree, 0)

@@ -7,19 +7,20 @@ import pytest
 from extras import need
 from test_trees import one_tree
 
-from examples.parsing.bracketing import BracketRules, BracketScore, bracket_score, corpus_bracket_score
+from examples.parsing import bracketing
+from examples.parsing.bracketing import BracketScore, bracket_score, corpus_bracket_score
 from examples.parsing.linear_trees import delinearise, linearise
 from examples.parsing.trees import Tree, bare_tree, read_trees
 
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town)))) (. .)))"
 
 
-def score(predicted: str, reference: str, **rules) -> BracketScore:
-    return bracket_score(one_tree(predicted), one_tree(reference), BracketRules(**rules))
+def score(predicted: str, reference: str) -> BracketScore:
+    return bracket_score(one_tree(predicted), one_tree(reference))
 
 
-def counts(predicted: str, reference: str, **rules) -> tuple[int, int, int]:
-    result = score(predicted, reference, **rules)
+def counts(predicted: str, reference: str) -> tuple[int, int, int]:
+    result = score(predicted, reference)
     return result.matched, result.predicted, result.reference
 
 
@@ -67,10 +68,11 @@ def test_attaching_the_phrase_to_the_noun_adds_one_constituent():
         ("(S (A (P this)) (B (Q is) (A (R a) (T test))) (-NONE- *))", (4, 4, 4, 4)),
     ],
 )
-def test_counts_are_those_that_evalb_publishes_for_its_sample(predicted, expected):
+def test_counts_are_those_that_evalb_publishes_for_its_sample(predicted, expected, monkeypatch):
     """sample.rsl of EVALB: matched, reference, predicted, correct tags; None where it reports an error."""
     reference = "(S (A (P this)) (B (Q is) (A (R a) (T test))))"
-    result = score(predicted, reference, equivalent={"TT": "T"})
+    monkeypatch.setattr(bracketing, "EQUIVALENT", {"TT": "T"})
+    result = score(predicted, reference)
     assert result.skipped == (expected is None)
     assert (result.matched, result.reference, result.predicted, result.correct_tags) == (expected or (0, 0, 0, 0))
 
@@ -83,7 +85,6 @@ def test_punctuation_is_left_out_of_every_constituent():
 
 def test_particle_phrases_count_as_adverb_phrases():
     assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))") == (2, 2, 2)
-    assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))", equivalent={}) == (1, 2, 2)
 
 
 def test_the_same_constituent_twice_must_be_found_twice():
@@ -116,16 +117,18 @@ def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
     assert (result.f1, result.exact_match, result.skipped) == (100, 100, 0)
 
 
-def test_counts_are_those_of_pyevalb(rng, data_folder):
+def test_counts_are_those_of_pyevalb(rng, data_folder, monkeypatch):
     """It counts every label, punctuation too, and the same constituent only once."""
     need("PYEVALB")
+    monkeypatch.setattr(bracketing, "IGNORED", set())
+    monkeypatch.setattr(bracketing, "EQUIVALENT", {})
     from PYEVALB import parser, scorer
 
     n_compared = 0
     for tree in islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 120):
         reference = bare_tree(tree)
         other = relabelled(rng, reference, 0.2)
-        ours = bracket_score(other, reference, BracketRules(ignored=frozenset(), equivalent={}))
+        ours = bracket_score(other, reference)
         theirs = scorer.Scorer().score_trees(*(parser.create_from_bracket_string(str(t)) for t in (reference, other)))
         expected = (theirs.test_brackets, theirs.gold_brackets, theirs.words)
         assert (ours.predicted, ours.reference, ours.words) == expected
