@@ -21,7 +21,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import load_model
 from minitransformer.cli.common import report_errors
-from minitransformer.cli.options import at_least_one
+from minitransformer.cli.main import Parser
+from minitransformer.cli.options import add_number
 from minitransformer.config import UNK, Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_learning_curves, picture_bytes
@@ -75,9 +76,6 @@ def held_out(lines: list[str]) -> tuple[list[str], list[str]]:
 
 def continued(model: Model, characters: str, prompt: str, n_more: int) -> str:
     """The prompt and its most probable continuation, by a beam of four."""
-    unknown = sorted(set(prompt) - set(characters))
-    if unknown:
-        raise ConfigError(f"--prompt must consist of characters of the text, got {''.join(unknown)!r}")
     ids = [UNK + 1 + characters.index(each) for each in prompt]
     best = beam_search(model, pad_batch([ids], [[]]).src, max_extra=max(0, n_more - len(ids)))[0][0]
     return prompt + "".join(characters[token - UNK - 1] for token in best.ids if token > UNK)
@@ -113,30 +111,32 @@ def make_config(arguments: argparse.Namespace, n_characters: int) -> Config:
 
 @report_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument("--text", type=Path, metavar="FILE", help="UTF-8 text to learn (default: counting aloud)")
     parser.add_argument("--prompt", action="append", help="text to be continued; may be given several times")
-    parser.add_argument("--length", type=at_least_one, default=160, help="characters of a line at most (default 160)")
-    parser.add_argument("--updates", type=int, default=1500, help="updates of the parameters (default 1500)")
+    add_number(parser, "--length", 160, "characters of a line at most")
+    add_number(parser, "--updates", 1500, "updates of the parameters")
     parser.add_argument("--seed", type=int, default=1, help="of text, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/language_model", help="default runs/language_model")
     arguments = parser.parse_args()
 
     lines = cut(read_lines(arguments.text) if arguments.text else counting(30_000, arguments.seed), arguments.length)
     characters = "".join(sorted(set("".join(lines))))
-    prompts = arguments.prompt or (["twenty-nine, thirty,", "ninety-eight, ninety-nine,", "seven thousand nine"])
-    if arguments.text and not arguments.prompt:
-        prompts = [lines[0][:12]]
+    counted = ["twenty-nine, thirty,", "ninety-eight, ninety-nine,", "seven thousand nine"]
+    prompts = arguments.prompt or ([lines[0][:12]] if arguments.text else counted)
+    if unknown := sorted(set("".join(prompts)) - set(characters)):
+        raise ConfigError(f"--prompt must consist of characters of the text, got {''.join(unknown)!r}")
     train, valid = ([[UNK + 1 + characters.index(each) for each in line] for line in part] for part in held_out(lines))
     config = make_config(arguments, len(characters))
     print(f"learning from {sum(map(len, train)):,} characters, {len(characters)} different ones", flush=True)
-    outcome = Trainer(config, Corpus.one_sided(train, valid)).run()
+    trainer = Trainer(config, Corpus.one_sided(train, valid))
+    outcome = trainer.run()
     if outcome.signal is not None:
         return outcome.exit_status
 
     folder = Path(arguments.directory)
-    model, _ = load_model(folder / "checkpoints" / f"update_{outcome.update:08d}.npz")
-    metrics = read_metrics(folder / "metrics.jsonl")
+    model, _ = load_model(trainer.folder.path_of(outcome.update))
+    metrics = read_metrics(trainer.folder.metrics)
     nll = next(line["nll"] for line in reversed(metrics) if line["kind"] == "valid")
     sample = [
         f"{nll:.3f} nats a character on lines it never saw",

@@ -20,7 +20,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from minitransformer.checkpoints import average_checkpoints
 from minitransformer.cli.common import report_errors
-from minitransformer.cli.options import at_least_one
+from minitransformer.cli.main import Parser
+from minitransformer.cli.options import add_number
 from minitransformer.config import EOS, Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_attention, picture_bytes
@@ -72,8 +73,8 @@ def german(number: int, *, stands_alone: bool = True) -> str:
 
 def draw_numbers(count: int, seed: int) -> list[int]:
     """``count`` different numbers, half of them below a limit of three to six digits so that short ones occur."""
-    if not 0 < count <= LIMIT // 2:
-        raise ConfigError(f"numbers must be from 1 to {LIMIT // 2:,} in all, got {count:,}")
+    if count > LIMIT // 2:
+        raise ConfigError(f"numbers must be at most {LIMIT // 2:,} in all, got {count:,}")
     rng, drawn = random.Random(seed), set()
     while len(drawn) < count:
         limit = 10 ** rng.randint(3, 6) if len(drawn) % 2 else LIMIT
@@ -108,10 +109,10 @@ def make_config(arguments: argparse.Namespace) -> Config:
 
 @report_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--updates", type=int, default=3500, help="updates of the parameters (default 3500)")
-    parser.add_argument("--numbers", type=int, default=100_000, help="numbers to learn from (default 100000)")
-    parser.add_argument("--unseen", type=at_least_one, default=1000, help="other numbers to test with (default 1000)")
+    parser = Parser(description=__doc__)
+    add_number(parser, "--updates", 3500, "updates of the parameters")
+    add_number(parser, "--numbers", 100_000, "numbers to learn from")
+    add_number(parser, "--unseen", 1000, "other numbers to test with")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")
     arguments = parser.parse_args()

@@ -22,8 +22,9 @@ from tqdm import tqdm
 
 from minitransformer.checkpoints import average_checkpoints
 from minitransformer.cli.common import report_errors
+from minitransformer.cli.main import Parser
+from minitransformer.cli.options import add_number
 from minitransformer.config import UNK, Config, DataConfig, ExecutionConfig, ModelConfig, TrainingConfig
-from minitransformer.errors import ConfigError
 from minitransformer.figures import draw_attention, draw_learning_curves, picture_bytes
 from minitransformer.generation import greedy_search
 from minitransformer.models import Transformer
@@ -43,8 +44,6 @@ def draw_sequence(rng: random.Random) -> tuple[int, ...]:
 
 def draw_sequences(n_train: int, n_unseen: int, seed: int) -> tuple[list, list]:
     """Training sequences, and others of which none is among them (so hardly any of one or two symbols)."""
-    if n_train < 1 or n_unseen < 1:
-        raise ConfigError(f"sequences must be at least 1 to learn and 1 to test, got {n_train} and {n_unseen // 2}")
     rng = random.Random(seed)
     train = [draw_sequence(rng) for _ in range(n_train)]
     known, unseen = set(train), {}
@@ -100,11 +99,11 @@ def draw_pictures(model: Transformer, source: list[int], target: list[int], fold
 
 @report_errors
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(description=__doc__)
     parser.add_argument("task", choices=TASKS)
-    parser.add_argument("--updates", type=int, default=4000, help="updates of the parameters (default 4000)")
-    parser.add_argument("--sequences", type=int, default=100_000, help="to learn from (default 100000)")
-    parser.add_argument("--unseen", type=int, default=1000, help="other sequences to test with (default 1000)")
+    add_number(parser, "--updates", 4000, "updates of the parameters")
+    add_number(parser, "--sequences", 100_000, "to learn from")
+    add_number(parser, "--unseen", 1000, "other sequences to test with")
     parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
     parser.add_argument("--kernels", choices=("fast", "simple"), default="fast", help="default fast")
     parser.add_argument("--directory", help="default runs/TASK-KERNELS")

@@ -74,8 +74,10 @@ def test_the_language_model_learns_any_text_and_writes_on(tmp_path, monkeypatch,
     printed = capsys.readouterr().out
     assert "nats a character on lines it never saw" in printed and "\nline 1" in printed
     assert all((tmp_path / "run" / name).is_file() for name in ("sample.txt", "curves.png"))
-    monkeypatch.setattr(sys, "argv", ["language_model", *options, "--prompt", "Ω"])
-    assert language_model.main() == 2
+    monkeypatch.setattr(
+        sys, "argv", ["language_model", *options[:4], "--prompt", "Ω", "--directory", str(tmp_path / "b")]
+    )
+    assert language_model.main() == 2 and not (tmp_path / "b").exists()  # before it trains
     error = capsys.readouterr().err
     assert error.endswith("language_model: --prompt must consist of characters of the text, got 'Ω'\n")
 

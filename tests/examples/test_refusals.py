@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from extras import need
 
+from examples import number_words
 from examples.data.__main__ import main as data
 from examples.multi30k import ladder
 from examples.paper import architecture, crossover, heads, long_range, points, table1, table2, table3, trials
@@ -44,6 +45,7 @@ CASES = {
     "a folder without text": (prepare.main, "x_en_de", {}, "x_en_de/train.en: cannot be"),
     "an unknown data set": (data, "get none", {}, "the name must be one of multi30k"),
     "a data set that is not there": (data, "get multi30k --from . --to d", {}, "must contain train.en"),
+    "no numbers to learn from": (number_words.main, "--numbers 0", {}, "--numbers: must be an integer from 1 to"),
     "no process": (table3.main, f"{ROWS} C --processes 0", {}, "--processes: must be an integer from 1 to"),
     "fewer seeds than none": (table3.main, f"{ROWS} C --seeds -1", {}, "--seeds: must be an integer from 1 to"),
     "a rate that is none": (table3.main, f"{ROWS} C --lr-scale nan", {}, "lr_scale"),
