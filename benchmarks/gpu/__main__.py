@@ -39,7 +39,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--first-run", action="store_true", help="only what tells whether all is right, and how fast")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help=f"where results go (default: {RESULTS.name})")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go (default: benchmarks/results)")
     named = os.environ.get("MINITRANSFORMER_DATA")
     parser.add_argument(
         "--data", metavar="FOLDER", default=named, help="text (default: what MINITRANSFORMER_DATA names)"
