@@ -1,7 +1,7 @@
-"""Constituency parsing as translation [sec. 6.3]: from a treebank to what a parser is trained on, from its output to
-trees, and their bracket F1.
+"""Constituency parsing as translation [sec. 6.3].
 
-    python -m examples.parsing linearise | restore | score
+`linearise` a treebank, train a model on its two files, `translate` the words of the test set, `restore` the trees from
+the output, and `score` them.
 """
 
 import argparse
@@ -23,10 +23,6 @@ from minitransformer.errors import DataError
 from minitransformer.files import write_atomically
 from minitransformer.text.corpus import stream_parallel
 
-DESCRIPTION = """\
-Constituency parsing as translation [sec. 6.3]: `linearise` a treebank, train a model on its two files, `translate` the
-words of the test set, `restore` the trees from the output, and `score` them."""
-
 
 @report_errors
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> Parser:
-    parser = Parser(prog="python -m examples.parsing", description=DESCRIPTION)
+    parser = Parser(prog="python -m examples.parsing", description=__doc__)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     _add_linearise(actions)
     restore = actions.add_parser("restore", help="make trees of the output of a parser; ill-formed ones are repaired")

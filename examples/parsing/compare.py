@@ -8,6 +8,7 @@ the way F1 is of greedy parses of the development set, at the end of the mean of
 
 import sys
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ def report(curves: Sequence[ParserCurve]) -> str:
 def draw(curves: Sequence[ParserCurve]) -> "Figure":
     figure = new_figure(7, 4.4)
     axes = figure.subplots()
-    for curve, colour in zip(curves, COLOURS, strict=False):
+    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
         mean, style = curve.scores.mean(axis=0), {"color": colour, "capsize": 2, "markersize": 3.5}
         axes.errorbar(curve.minutes, mean, curve.error(), fmt="o-", label=curve.name, **style)
         end = np.array([result["score"]["f1"] for result in curve.results])
