@@ -35,7 +35,7 @@ from minitransformer.figures import draw_attention_lines, picture_bytes
 from minitransformer.files import write_text
 from minitransformer.generation import hypothesis_attention
 from minitransformer.models import Model
-from minitransformer.text import Tokenizer
+from minitransformer.text import PieceTokenizer, Tokenizer
 from minitransformer.text.corpus import stream_lines
 
 
@@ -132,8 +132,9 @@ def main() -> int:
     arguments = parser.parse_args()
     checkpoint = load_checkpoint(arguments.checkpoint, with_optimizer=False)
     model, tokenizer = checkpoint.build()
-    if tokenizer is None:
-        raise ConfigError(f"{arguments.checkpoint} must contain a tokenizer, got a model trained on token ids only")
+    if tokenizer is None or isinstance(tokenizer, PieceTokenizer):
+        got = "pieces, which have no words" if tokenizer else "a model trained on token ids only"
+        raise ConfigError(f"{arguments.checkpoint} must contain a tokenizer of `bpe train`, got {got}")
     src, tgt = read(arguments.src), read(arguments.tgt)
     if tgt and len(src) != len(tgt):
         raise DataError(f"--src and --tgt must have the same number of lines, got {len(src)} and {len(tgt)}")

@@ -1,5 +1,6 @@
 """The search for heads: what it finds was planted, by chance it finds nothing, and it runs on any checkpoint."""
 
+import base64
 import sys
 from pathlib import Path
 
@@ -10,7 +11,11 @@ from extras import need
 from examples.number_words import draw_numbers, english, german
 from examples.paper import heads
 from examples.paper import heads_score as score
-from minitransformer.text import Tokenizer
+from minitransformer.checkpoints import save_checkpoint
+from minitransformer.config import Config, ModelConfig
+from minitransformer.models import Transformer
+from minitransformer.optim import Adam
+from minitransformer.text import PieceTokenizer, Tokenizer
 
 CHECKPOINT = Path(__file__).parents[2] / "lessons" / "checkpoints" / "number_words.npz"
 
@@ -85,6 +90,20 @@ def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(r
         best = score.score(found, rng, distances)
         assert (best.layer, best.head, best.is_found) == (2, 3, not by_distance)
         assert best.same_distance == pytest.approx(0.64 if by_distance else 0.1 + 0.6 / 7, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "got"), [([["a"], ["a"]], "got pieces"), (None, "got a model trained on token ids only")]
+)
+def test_a_model_of_ids_or_of_pieces_has_no_words_to_search(pieces, got, tmp_path, monkeypatch, refused):
+    one_piece = base64.b64decode("CgoKAWEVAAAAABgB")  # "a"
+    text = PieceTokenizer([one_piece] * 2, pieces).dumps() if pieces else ""
+    model = Transformer(ModelConfig(vocab_size=5, n_layers=1, d_model=8, d_ff=8, n_heads=2), seed=1)
+    path, config = tmp_path / "model.npz", Config(model=model.config)
+    save_checkpoint(path, model, Adam(model.parameters), update=1, config=config, tokenizer_text=text)
+    (tmp_path / "en").write_text("a a a\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["heads", "--checkpoint", str(path), "--src", str(tmp_path / "en")])
+    refused(heads.main(), "must contain a tokenizer of `bpe train`", got)
 
 
 def test_the_search_runs_on_a_checkpoint_and_draws_what_it_finds(tmp_path, monkeypatch, capsys):
