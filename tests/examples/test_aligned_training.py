@@ -115,6 +115,7 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
         ("", "must lack the result that is asked for, got dev, 40 updates, seed 1"),
         ("--set model.p_drop=0.5", "results must have the settings of this call, model.p_drop = 0.5, got 0.0"),
         ("--form B", "form = 'B', got 'C'"),
+        ("--set data.tgt_tokens=90", "data.tgt_tokens = 90, got 100"),
         ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
         ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps = 9, got 40"),
         ("--results others.jsonl --set model.p_drop=0.5", "model.p_drop must be 0.0 to resume from run/"),

@@ -13,6 +13,7 @@ from extras import need
 from examples.multi30k import ladder, ladder_report, one_run
 from examples.multi30k.rungs import climb
 from examples.paper.points import mean_of_last
+from examples.paper.seeds import paired
 from minitransformer.checkpoints import RunFolder, average_checkpoints
 from minitransformer.config import ExecutionConfig
 from minitransformer.errors import DataError
@@ -112,6 +113,43 @@ def test_a_result_of_no_rung_is_refused_and_one_whose_rung_waits_is_not(folder):
     assert len(ladder.steps_of(arguments)) == 5
     arguments.results.write_text(json.dumps(result | {"name": "peak rate 0.004"}) + "\n")
     with pytest.raises(DataError, match="ladder.jsonl: peak rate 0.004, seed 1: must be of a rung, got another"):
+        ladder.steps_of(arguments)
+
+
+def test_gains_are_compared_with_the_rung_below_and_corrected_for_their_number():
+    steps, gain, bleu = climb([], 3, 99), np.array([0.8, 1.0, 1.3]), {}
+    for step in steps:
+        bleu[step.label] = bleu[step.below] + gain if step.below else 20.0 * np.arange(3)  # of seeds, in common
+    rows = [
+        {"name": name, "seed": seed, "bleu": value, "lower": 0.0, "nll": 0.0}
+        for name, values in bleu.items()
+        for seed, value in enumerate(values, 1)
+    ]
+    assert [row[5] for row in ladder_report.table(rows, steps)] == ["", *[f"{4 * paired(gain)[1]:.2g}"] * 4]
+
+
+def test_the_test_set_is_translated_by_the_rungs_own_model_and_mean(folder, monkeypatch):
+    arguments, used = ladder.parse_arguments([*folder[1], "--test", "mean of 10"]), []
+    results = scored(climb([], 2, 99), arguments)
+    arguments.results.write_text("".join(json.dumps(result) + "\n" for result in results))
+
+    def score(config, count, *text):
+        used.append((config.model.norm, config.training.seed, count))
+        return {"bleu": 40.0, "lower": 41.0}
+
+    monkeypatch.setattr(ladder, "scores", score)
+    ladder.score_test(arguments)
+    assert used == [("pre", 1, 10), ("pre", 2, 10)]
+
+
+@pytest.mark.parametrize("changed", ["[data]\ntgt_tokens = 77", "[translation]\nalpha = 0.25", "[training]\neps = 0.5"])
+def test_a_result_is_refused_after_any_setting_has_changed(folder, changed):
+    arguments, (section, setting) = ladder.parse_arguments(folder[1]), changed.split("\n")
+    arguments.results.write_text(json.dumps(next(scored(climb([], 2, 99), arguments))) + "\n")
+    recipe = arguments.recipe.read_text()
+    text = recipe.replace(section, changed) if section in recipe else f"{recipe}{changed}\n"
+    arguments.recipe.write_text(text)
+    with pytest.raises(DataError, match=f"recipe, seed 1: .* {section[1:-1]}.{setting}, got"):
         ladder.steps_of(arguments)
 
 

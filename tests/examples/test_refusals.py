@@ -48,6 +48,12 @@ CASES = {
     "no numbers to learn from": (number_words.main, "--numbers 0", {}, "--numbers: must be an integer from 1 to"),
     "no process": (table3.main, f"{ROWS} C --processes 0", {}, "--processes: must be an integer from 1 to"),
     "fewer seeds than none": (table3.main, f"{ROWS} C --seeds -1", {}, "--seeds: must be an integer from 1 to"),
+    "rows of other settings": (
+        table3.main,
+        f"{ROWS} C",
+        {"results.jsonl": json.dumps(RESULT)},
+        "results.jsonl: results must have the settings of this call, data = 'multi30k en-de', got None",
+    ),
     "a rate that is none": (table3.main, f"{ROWS} C --lr-scale nan", {}, "lr_scale"),
     "an unknown row": (table3.main, f"{ROWS} b", {}, "row must be one of base, A1"),
     "a table that is cut off": (table1.main, "--report", {"table1.json": '{"n": '}, f"table1.json: {UNFIT}"),

@@ -48,6 +48,13 @@ def test_what_all_seeds_have_in_common_hides_nothing_from_pairs(rng):
     assert seeds.p_value(unpaired, 8) > 0.5
 
 
+def test_values_stand_in_the_order_of_seeds_whatever_the_order_of_results():
+    results = [
+        {"task": task, "seed": seed, "bleu": 10 * seed} for task, seed in (("a", 3), ("b", 2), ("a", 1), ("a", 2))
+    ]
+    assert seeds.values_of(results, "bleu", task="a").tolist() == [10, 20, 30]
+
+
 def test_holms_p_values_follow_his_steps():
     """The smallest of three times 3, the next times 2, never below the one before; NaN is no test."""
     np.testing.assert_allclose(seeds.holm([0.01, 0.04, np.nan, 0.03]), [0.03, 0.06, np.nan, 0.06])
