@@ -20,6 +20,7 @@ from minitransformer.cli.main import Parser
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig, TranslationConfig
 from minitransformer.errors import MiniTransformerError
 from minitransformer.figures.canvas import new_figure, picture_bytes
+from minitransformer.files import write_text
 from minitransformer.generation import translate_lines
 from minitransformer.text import Tokenizer
 from minitransformer.training import Corpus, Trainer, read_metrics
@@ -132,8 +133,8 @@ def main() -> int:
             {key: value for key, value in results[-1].items() if key not in ("curve", "valid", "training")}, flush=True
         )
     facts = {"command": "python -m examples.troubleshooting", "seed": 1, "updates": UPDATES, "machine": machine_facts()}
-    (DOCS / "troubleshooting.json").write_text(
-        json.dumps(facts | {"results": results}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    write_text(
+        DOCS / "troubleshooting.json", json.dumps(facts | {"results": results}, indent=1, ensure_ascii=False) + "\n"
     )
     (DOCS / "troubleshooting.png").write_bytes(draw(results))
     return 0

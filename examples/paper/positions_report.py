@@ -35,12 +35,6 @@ def distances(base: float, n: int = N_POSITIONS, d_model: int = D_MODEL) -> np.n
     return np.linalg.norm(vectors - vectors[0], axis=1)
 
 
-def cosines(base: float, n: int = N_POSITIONS, d_model: int = D_MODEL) -> np.ndarray:
-    """The cosine between the vectors of two positions k = 0..n-1 apart; all vectors have norm sqrt(d_model / 2)."""
-    vectors = sinusoids(0, n, d_model, base)
-    return vectors @ vectors[0] / (d_model / 2)
-
-
 def lengths_seen(results: Sequence[dict]) -> np.ndarray:
     """Which of the tested lengths are no longer than those of training."""
     settings = results[0]["settings"]
@@ -193,4 +187,5 @@ def geometry(base: int) -> list[str]:
     """The four last columns of the table."""
     apart = distances(base)
     nearest = 1 + int(apart[1:].argmin())
-    return [f"{apart[1]:.3f}", f"{cosines(base, 2)[1]:.4f}", f"{apart[nearest]:.3f}", str(nearest)]
+    cosine = 1 - apart[1] ** 2 / D_MODEL  # by the law of cosines: all vectors have norm sqrt(D_MODEL / 2)
+    return [f"{apart[1]:.3f}", f"{cosine:.4f}", f"{apart[nearest]:.3f}", str(nearest)]

@@ -80,7 +80,6 @@ def test_the_distance_of_two_positions_depends_on_their_offset_alone(base):
     apart = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
     offsets = np.abs(np.subtract.outer(np.arange(n), np.arange(n)))
     np.testing.assert_allclose(apart, report.distances(base, n, d_model)[offsets], atol=1e-12)
-    np.testing.assert_allclose(vectors @ vectors.T / (d_model / 2), report.cosines(base, n, d_model)[offsets])
 
 
 def test_a_model_may_begin_at_any_position_and_sees_no_more_of_it():
