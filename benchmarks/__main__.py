@@ -1,6 +1,6 @@
 """``python -m benchmarks``: all benchmarks, one after the other; with names, only those.
 
-python -m benchmarks                 an hour on two cores; other work on the machine distorts the figures
+python -m benchmarks                 two hours on two cores, most of it wmt_scale; other work distorts the figures
 python -m benchmarks growth --quick  small sizes and few repeats, to check that it runs
 """
 

@@ -1,6 +1,7 @@
 """The real text of benchmarks: captions, everyday sentences, and news and parliament, English and German."""
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 from minitransformer.text import BatchStream, Tokenizer, encode_parallel, read_parallel
@@ -22,13 +23,10 @@ def text_size(lines: list[str]) -> int:
 
 def repeated_to(lines: list[str], size: int) -> list[str]:
     """The lines again and again, until they make at least ``size`` bytes."""
-    chosen, got = [], 0
+    chosen, got, more = [], 0, cycle(lines)
     while got < size:
-        for line in lines:
-            chosen.append(line)
-            got += len(line.encode()) + 1
-            if got >= size:
-                break
+        chosen.append(next(more))
+        got += text_size(chosen[-1:])
     return chosen
 
 

@@ -72,12 +72,12 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
         DataError: a result cannot be written; the file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    on_term = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C does, it ends the trainings below
     with opened_alone(path) as file:
         done = {result["key"] for result in read_results(path)}
         jobs = [job for job in jobs if (job.name, job.seed) not in done]
         waiting, running = iter(jobs), {}
         with ThreadPoolExecutor(processes) as pool, tqdm(total=len(jobs), desc="trainings", unit="run") as bar:
+            on_term = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C, it ends the trainings below
             try:
                 while True:
                     for job in islice(waiting, processes - len(running)):  # here alone: none begins after a failure

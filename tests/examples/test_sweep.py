@@ -1,6 +1,7 @@
 """Sweeps of the experiments: results are kept whole, read with distrust, and written by one sweep at a time."""
 
 import re
+import signal
 import sys
 
 import pytest
@@ -68,6 +69,7 @@ def test_results_are_not_written_where_the_report_is(tmp_path):
 
 @needs("file locks")
 def test_one_sweep_at_a_time_works_on_a_file(tmp_path):
-    path = tmp_path / "results.jsonl"
+    path, on_term = tmp_path / "results.jsonl", signal.getsignal(signal.SIGTERM)
     with sweep.opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):
         sweep.run_sweep([], path, 1)
+    assert signal.getsignal(signal.SIGTERM) == on_term
