@@ -45,7 +45,10 @@ def learn(
         trainer = Trainer(replace(config, training=replace(config.training, updates=until)), corpus)
         prepare(trainer)
         run_to_end(trainer)
-        point = {"update": until, **timed(score, trainer), "seconds": trainer.recorder.seconds()}
+        began = time.monotonic()
+        with limit_threads(trainer.config.training.threads):
+            found = {**score(trainer.model), "scoring_seconds": time.monotonic() - began}
+        point = {"update": until, **found, "seconds": trainer.recorder.seconds()}
         lines = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
         point["nll"] = lines[-1]["nll"] if lines else None
         print(json.dumps(point), flush=True)
@@ -69,14 +72,6 @@ def mean_of_last(config: Config, count: int) -> Checkpoint:
         )
     folder = RunFolder(config.training.directory)
     return average_checkpoints([folder.path_of(update) for update in updates[-count:]])
-
-
-def timed(score: Callable[[Model], dict], trainer: Trainer) -> dict:
-    """The scores, and the seconds that scoring took."""
-    began = time.monotonic()
-    with limit_threads(trainer.config.training.threads):
-        found = score(trainer.model)
-    return {**found, "scoring_seconds": time.monotonic() - began}
 
 
 def read_points(path: Path) -> list[dict]:

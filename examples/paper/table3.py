@@ -147,7 +147,8 @@ def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
     if not tokenizer_path(arguments).exists():
         lines = read_lines(arguments.data / "train.en") + read_lines(arguments.data / "train.de")
         Tokenizer.train(lines, vocab_size=arguments.vocab_size).save(tokenizer_path(arguments))
-    options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in OPTIONS_OF_A_JOB]
+    own = ("updates", "tokens", "lr-scale", "vocab-size", "data", "directory")
+    options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in own]
     command = [sys.executable, "-m", "examples.paper.table3", *options, "--job"]
     jobs = [
         Job(row, seed, [*command, row, str(seed)], arguments.directory / f"{row}-{seed}.log")
@@ -155,9 +156,6 @@ def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
         for seed in range(1, arguments.seeds + 1)
     ]
     run_sweep(jobs, arguments.results, arguments.processes)
-
-
-OPTIONS_OF_A_JOB = ("updates", "tokens", "lr-scale", "vocab-size", "data", "directory")
 
 
 def config_of(row: str, seed: int, arguments: argparse.Namespace) -> Config:

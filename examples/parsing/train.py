@@ -103,11 +103,8 @@ def with_vocabularies(config: Config, bank: Treebank) -> Config:
 
 def settings_of(config: Config, form: str) -> dict:
     """What all results of a file have in common, by name; what is as by default is left out."""
-    found, by_default = (
-        {"form": form, "rare": [RARE, RARE_CLASS, SEEN], "word_dropout": WORD_DROPOUT},
-        Config().to_dict(),
-    )
-    tables = config.to_dict()
+    found = {"form": form, "rare": [RARE, RARE_CLASS, SEEN], "word_dropout": WORD_DROPOUT}
+    tables, by_default = config.to_dict(), Config().to_dict()
     for section in ("model", "data", "training", "translation"):
         for name, value in tables[section].items():
             if value != by_default[section].get(name) and not (section == "training" and name in NOT_SETTINGS):
@@ -118,12 +115,11 @@ def settings_of(config: Config, form: str) -> dict:
 def check_results(path: Path, result: dict) -> None:
     """ConfigError: there is this result; DataError: the file's results have other settings, of which one is named."""
     check_settings(path, result["settings"])
-    for other in read_results(path):
-        if (result["name"], result["seed"]) == (other["name"], other["seed"]):
-            raise ConfigError(
-                f"{path}: must lack the result that is asked for, got {result['name']}, seed {result['seed']}; train "
-                "longer, or delete its line"
-            )
+    if (result["name"], result["seed"]) in {other["key"] for other in read_results(path)}:
+        raise ConfigError(
+            f"{path}: must lack the result that is asked for, got {result['name']}, seed {result['seed']}; train "
+            "longer, or delete its line"
+        )
 
 
 def points_of(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree]) -> list[dict]:
