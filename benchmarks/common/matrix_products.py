@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,24 +99,17 @@ def _operand(array: np.ndarray) -> Operand:
     return Operand(array.shape, tuple(stride // array.itemsize for stride in array.strides))
 
 
-@contextmanager
-def _watching(model: Transformer):
-    """Within the block the parameters of ``model`` are watched, and so is all that is computed from them."""
+def record_products(model: Transformer, work: Callable[[], object]) -> list[Product]:
+    """The matrix products, in order, of ``work()``, which uses ``model``: its parameters are watched meanwhile."""
+    _Watched.products.clear()
     parameters = [model.parameters[name] for name in model.parameters.names]
     try:
         for parameter in parameters:
             parameter.data = parameter.data.view(_Watched)
-        yield
+        work()
     finally:
         for parameter in parameters:
             parameter.data = _unwatched(parameter.data)
-
-
-def record_products(model: Transformer, work: Callable[[], object]) -> list[Product]:
-    """The matrix products, in order, of ``work()``, which uses ``model``."""
-    _Watched.products.clear()
-    with _watching(model):
-        work()
     return list(_Watched.products)
 
 

@@ -22,7 +22,6 @@ import os
 import sys
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 from benchmarks.common.tables import RESULTS
@@ -84,12 +83,11 @@ def _keep(results: Results, name: str, limit: float, settings: Sequence[str]) ->
     if limit < 5:
         results.keep(name, {"left out": "the time is used up"})
         return
-    cut_short = partial(_keep_part, results, name)  # what stands there if this process is killed
-    results.keep(name, run_stage(name, limit, settings, cut_short))
 
+    def keep_part(part: dict) -> None:
+        results.keep(name, part | {"failed": "cut short"})  # what stands there if this process is killed
 
-def _keep_part(results: Results, name: str, part: dict) -> None:
-    results.keep(name, part | {"failed": "cut short"})
+    results.keep(name, run_stage(name, limit, settings, keep_part))
 
 
 if __name__ == "__main__":
