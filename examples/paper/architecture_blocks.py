@@ -50,7 +50,7 @@ def columns_of(config: ModelConfig, shapes: Shapes) -> list[Column]:
         ConfigError: the model is of a kind that cannot be drawn.
     """
     if config.kind not in COLUMNS:
-        raise ConfigError(f"architecture: model.kind must be {', '.join(COLUMNS)}, got {quote(config.kind, 60)}")
+        raise ConfigError(f"model.kind must be {', '.join(COLUMNS)}, got {quote(config.kind, 60)}")
     return COLUMNS[config.kind](config, shapes)
 
 

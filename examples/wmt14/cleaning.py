@@ -176,6 +176,4 @@ def _letters_of_others(script: str) -> regex.Pattern:
             raise regex.error("not a name")
         return regex.compile(rf"[\p{{L}}--\p{{Script={script}}}]", flags=regex.V1)
     except regex.error:
-        raise ConfigError(
-            f"clean: a script must be a Unicode script name, such as Latin, got {quote(script)}"
-        ) from None
+        raise ConfigError(f"a script must be a Unicode script name, such as Latin, got {quote(script)}") from None

@@ -28,7 +28,9 @@ NESTED = "[" * 100_000
 UNFIT = "every result must have what the report shows"
 MODEL = {"run.toml": "model = {vocab_size = 50, n_layers = 1, d_model = 8, d_ff = 8, n_heads = 2}"}
 PICTURE = "run.toml -o a.png --set model."
-NO_ATTENTION = "the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers"
+NO_ATTENTION = (
+    "program: the model must have multi-head attention for Figure 2, got model.kind transformer with 0 layers"
+)
 TEXTS = {"two": "one two\nthree four\n", "one": "eins zwei\n"}
 SEARCH = f"--checkpoint '{Path(__file__).parents[2] / 'lessons/checkpoints/number_words.npz'}' --src two"
 ROWS = "--directory runs --results results.jsonl --run"
