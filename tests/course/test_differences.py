@@ -17,6 +17,16 @@ def test_the_students_own_exception_is_shown_beside_ragged_lists():
     assert "shapes = a dict of 61, " in text and "pairs = [(" in text and len(text) < 600
 
 
+def test_arguments_after_an_exception_take_three_lines():
+    text = examine("05_heads.multi_head", lambda x, w_q, w_k, w_v, w_o, n_heads: x[99]).text
+    _, _, arguments = text.partition("It was called with ")
+    assert "w_o = an array of shape (" in arguments and len(arguments) < 3 * 110
+
+
+def test_functions_without_a_name_are_called_functions():
+    assert "<<" not in examine("09_transformer.decoder_layer", lambda *inputs: inputs[0]).text
+
+
 @pytest.mark.parametrize(
     "name", ["09_transformer.decoder_layer", "09_transformer.cross_attention_backward", "my_transformer.attention"]
 )
