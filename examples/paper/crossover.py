@@ -105,7 +105,7 @@ def build_parser() -> Parser:
     parser.add_argument("--models", nargs="+", choices=models, default=models, help=f"of {', '.join(models)}")
     shown = f"highest learning rates (default {' '.join(f'{rate:g}' for rate in RATES)})"
     parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="X", help=shown)
-    add_number(parser, "--seeds", 3, "seeds 1 to this many")
+    add_number(parser, "--seeds", 3, "seeds 1 to this many of `run`")
     add_number(parser, "--width", SETTINGS["width"], "of the Transformers; another needs --results of its own")
     add_number(parser, "--processes", core_count(), "trainings at a time, of one core each")
     parser.add_argument("--folder", type=Path, default="runs/paper/crossover", help="of the trainings")
@@ -230,8 +230,8 @@ def measured(job: dict) -> dict:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Write the page and the picture of the first --seeds seeds."""
-    results = [result for result in read_results(arguments.results) if result["seed"] <= arguments.seeds]
+    """Write the page and the picture of what there is."""
+    results = read_results(arguments.results)
     if not any(result.get("part") == "val" for result in results):
         raise ConfigError(f"{arguments.results}: must hold results of the step run, got none; run the steps in order")
     with showing(arguments.results):

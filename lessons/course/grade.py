@@ -47,7 +47,8 @@ def grade(names: Sequence[str], seed: int) -> None:
         with contextlib.redirect_stdout(io.StringIO()):  # what the files themselves print
             try:
                 function = kept(name)
-                result = examine(name, inspect.unwrap(function), seed) if function else None  # names its own lines
+                own = inspect.unwrap(function) if function else None  # errors name its lines, not a wrapper's
+                result = examine(name, own, seed) if own else None
                 points = int(result is not None and result.verdict == "right")
                 text = NOT_HANDED_IN if result is None else "" if points else f"with other inputs: {result.text}"
             except Unusable as error:

@@ -127,7 +127,7 @@ def kept(name: str) -> Callable | None:
 
 
 def mine(name: str) -> Callable:
-    """Your own function of an exercise, checked again; without one the solution, or the engine's function.
+    """Your own function of an exercise, checked again; without one the solution.
 
     It says in one line what is not yours yet, what is wrong with a file that cannot be used, and what is slow.
     """
@@ -139,17 +139,14 @@ def mine(name: str) -> Callable:
 
 def own_or_solution(name: str) -> tuple[Callable, str]:
     """The function, and if it is not the student's own, why."""
-    exercise = find_exercise(name)
+    find_exercise(name)  # which there must be
     try:
-        function, fault = kept(name), "not yours yet"
+        if function := kept(name):
+            return function, ""
+        fault = "not yours yet"
     except Unusable as error:
-        function, fault = None, f"not yours yet, the file in {folder()} cannot be used: {error}"
-    if function is not None:
-        return function, ""
-    try:
-        return solution_of(name), fault
-    except (ImportError, AttributeError):  # a course handed out without its solutions
-        return exercise.reference, fault
+        fault = f"not yours yet, the file in {folder()} cannot be used: {error}"
+    return solution_of(name), fault
 
 
 def source_hash(names: Sequence[str]) -> str:
