@@ -7,8 +7,7 @@ sentences of 24 tokens; 24 and 64 new tokens. No output ends by itself (the vect
 their logits are, and thousands of others are larger) and no score is divided by a length, so all do the same work.
 Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
 whole. Each has as many threads as NumPy's BLAS. The outputs are compared token by token; where beams differ, both
-must have found the same log-probability to 1e-5 a token. Our matrix products run once more alone, the floor on this
-BLAS (those with one row are not recorded, so there is none for one sentence with greedy search).
+must have found the same log-probability to 1e-5 a token.
 """
 
 import statistics
@@ -24,7 +23,6 @@ import torch
 from tqdm import tqdm
 from transformers import MarianMTModel
 
-from benchmarks.common.matrix_products import record_products, replay
 from benchmarks.common.race import race
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import run_benchmark
@@ -34,13 +32,13 @@ from minitransformer.blas import product_threads
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
 
+PEERS = ("marian", "ctranslate2")
 ROUNDS, WARM_UP = 5, 1
 TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to rounding
 
 
 ABOUT = """Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The
-base model with random weights, V 37,000, sources of 24 tokens. Our products alone: the speed if nothing else
-took time (with one row they are not recorded). Same: equal to ours token by token."""
+base model with random weights, V 37,000, sources of 24 tokens. Same: equal to ours token by token."""
 
 CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64)))
 QUICK_CASES = (Case(2, 24, 1), Case(2, 24, 4))
@@ -51,16 +49,13 @@ Output = tuple[list[int], float]
 def contestants(
     model: Transformer, marian: MarianMTModel, translator: ctranslate2.Translator, case: Case
 ) -> dict[str, Callable]:
-    """What is timed, by name; each call translates all sentences of ``case``, or makes our products of that."""
+    """What is timed, by name; each call translates all sentences of ``case``."""
     src = random_sources(np.random.default_rng(0), model.config.vocab_size, case.sentences)
-    runners = {
+    return {
         "ours": lambda: translate_ours(model, src, case),
         "marian": lambda: translate_marian(marian, src, case),
         "ctranslate2": lambda: translate_ctranslate2(translator, src, case),
     }
-    if case.sentences * case.beam_size > 1:
-        runners["products"] = replay(record_products(model, runners["ours"]))
-    return runners
 
 
 def translate_ours(model: Transformer, src: np.ndarray, case: Case) -> list[Output]:
@@ -113,31 +108,26 @@ def summary(case: Case, seconds: dict[str, list[float]], agreements: dict[str, d
     for name, values in seconds.items():
         speeds = [case.sentences * case.new_tokens / value for value in values]
         result[name] = spread(speeds)
-    for peer in (name for name in seconds if name != "ours"):
+    for peer, found in agreements.items():
         ratios = [theirs / ours for ours, theirs in zip(seconds["ours"], seconds[peer], strict=True)]
-        result[f"ours / {peer}"] = statistics.median(ratios)
-        if peer in agreements:
-            result[f"agreement with {peer}"] = agreements[peer]
+        result |= {f"ours / {peer}": statistics.median(ratios), f"agreement with {peer}": found}
     return result
 
 
 def markdown(results: Sequence[dict]) -> list[str]:
-    head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2", "our products alone"]
-    head += ["ours / Marian", "ours / CTranslate2", "ours / products", "same as Marian", "same as CTranslate2"]
+    head = ["sentences", "search", "new tokens", "ours", "Marian", "CTranslate2"]
+    head += ["ours / Marian", "ours / CTranslate2", "same as Marian", "same as CTranslate2"]
     rows = []
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
-        cells += [_speed(result.get(name)) for name in ("ours", "marian", "ctranslate2", "products")]
-        ratios = [result.get(f"ours / {peer}") for peer in ("marian", "ctranslate2", "products")]
-        cells += ["" if ratio is None else f"{ratio:.2f}" for ratio in ratios]
-        cells += [_agreement(result[f"agreement with {peer}"]) for peer in ("marian", "ctranslate2")]
+        cells += [_speed(result[name]) for name in ("ours", *PEERS)]
+        cells += [f"{result[f'ours / {peer}']:.2f}" for peer in PEERS]
+        cells += [_agreement(result[f"agreement with {peer}"]) for peer in PEERS]
         rows.append(cells)
     return ["# Speed of translation", ABOUT, "`python -m benchmarks.decoding`", markdown_table(head, rows)]
 
 
-def _speed(speeds: dict[str, float] | None) -> str:
-    if speeds is None:
-        return ""
+def _speed(speeds: dict[str, float]) -> str:
     return f"{speeds['median']:.0f} ({speeds['lowest']:.0f} to {speeds['highest']:.0f})"
 
 
@@ -158,8 +148,8 @@ def measure(quick: bool) -> tuple[dict, list[str]]:
         for case in tqdm(QUICK_CASES if quick else CASES, desc="decoding", unit="case", leave=False):
             runners = contestants(model, marian, translator, case)
             seconds = race(runners, 1 if quick else ROUNDS, WARM_UP)
-            outputs = {name: run() for name, run in runners.items() if name != "products"}
-            agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in ("marian", "ctranslate2")}
+            outputs = {name: run() for name, run in runners.items()}
+            agreements = {peer: agreement(outputs["ours"], outputs[peer]) for peer in PEERS}
             results.append(summary(case, seconds, agreements))
     return {"rounds": ROUNDS, "tokens per second": results}, markdown(results)
 

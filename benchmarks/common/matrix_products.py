@@ -99,20 +99,6 @@ def _operand(array: np.ndarray) -> Operand:
     return Operand(array.shape, tuple(stride // array.itemsize for stride in array.strides))
 
 
-def record_products(model: Transformer, work: Callable[[], object]) -> list[Product]:
-    """The matrix products, in order, of ``work()``, which uses ``model``: its parameters are watched meanwhile."""
-    _Watched.products.clear()
-    parameters = [model.parameters[name] for name in model.parameters.names]
-    try:
-        for parameter in parameters:
-            parameter.data = parameter.data.view(_Watched)
-        work()
-    finally:
-        for parameter in parameters:
-            parameter.data = _unwatched(parameter.data)
-    return list(_Watched.products)
-
-
 def products_of(function: Callable[..., object], *arrays: np.ndarray) -> list[Product]:
     """The matrix products, in order, of ``function(*arrays)``."""
     _Watched.products.clear()
@@ -121,14 +107,19 @@ def products_of(function: Callable[..., object], *arrays: np.ndarray) -> list[Pr
 
 
 def record_step(model: Transformer, batch: Batch) -> list[Product]:
-    """Those of one forward and backward pass with dropout."""
-
-    def step() -> None:
+    """Those of one forward and backward pass with dropout, in which the parameters of ``model`` are watched."""
+    _Watched.products.clear()
+    parameters = [model.parameters[name] for name in model.parameters.names]
+    try:
+        for parameter in parameters:
+            parameter.data = parameter.data.view(_Watched)
         model.parameters.zero_grad()
         loss, _ = model.loss(batch, DropoutMasks(0))
         loss.backward()
-
-    return record_products(model, step)
+    finally:
+        for parameter in parameters:
+            parameter.data = _unwatched(parameter.data)
+    return list(_Watched.products)
 
 
 def replay(products: list[Product]) -> Callable[[], None]:
