@@ -17,7 +17,7 @@ from minitransformer.text.pretokenizers import END
 from minitransformer.text.sentencepiece import SPACE
 from minitransformer.text.tokenizer import SPECIALS
 
-TABLES = ("embedding", "tgt_embedding.table", "projection", "output_bias")
+TABLES = ("embedding", "tgt_embedding.table", "tgt_embedding", "projection", "output_bias")
 """Parameters that have a row, or a number, for each token."""
 LARGEST = 1e30
 """Of the numbers of word vectors, so that their squares have a sum."""
@@ -92,7 +92,7 @@ def _from_word_vectors(model: Model, tokenizer: Tokenizer | None, path: str) -> 
     values = np.stack(list(vectors.values()))
     values *= width**-0.5 / max(np.sqrt(np.mean(np.square(values))), 1e-30)
     rows = [(number, row) for row, word in enumerate(vectors) for number in ids_of[word]]
-    for name in TABLES[:2]:
+    for name in TABLES[:3]:
         if name in model.parameters.names:
             _copy(model, name, values[[row for _, row in rows]], [number for number, _ in rows])
     return (
