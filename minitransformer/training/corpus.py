@@ -31,7 +31,8 @@ class Corpus:
         tokenizer: None where a program generated the ids.
         valid_lines: the validation text itself, which BLEU needs.
         train_lines: the training text itself, of ``train`` pair by pair, which BPE dropout segments anew.
-        n_empty, n_long: training pairs left out because a side was empty, or longer than data.max_length.
+        n_empty, n_long: training pairs left out because a side was empty, or longer than ``max_length``.
+        max_length: tokens with the end mark.
         known_fingerprint: of training pairs on the disk, so that they need not be read for it.
     """
 
@@ -42,6 +43,7 @@ class Corpus:
     train_lines: LinePairs | None = None
     n_empty: int = 0
     n_long: int = 0
+    max_length: int = 256
     known_fingerprint: str = ""
 
     def __post_init__(self):
@@ -57,12 +59,12 @@ class Corpus:
                     f"got {' and '.join(map(str, sizes[:3]))}"
                 )
 
-    def left_out(self, max_length: int) -> str:
+    def left_out(self) -> str:
         """One line about the pairs that were left out; "" if none was."""
         if not self.n_empty + self.n_long:
             return ""
         return (
-            f"train: left out {self.n_empty} pairs with an empty side and {self.n_long} longer than {max_length} "
+            f"train: left out {self.n_empty} pairs with an empty side and {self.n_long} longer than {self.max_length} "
             "tokens, end mark included"
         )
 
@@ -83,7 +85,7 @@ class Corpus:
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
         valid_ids = valid and encode_sides(tokenizer, *valid)
         text = [train[0][row] for row in kept.rows], [train[1][row] for row in kept.rows]
-        return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, text, kept.n_empty, kept.n_long)
+        return cls((kept.src, kept.tgt), valid_ids, tokenizer, valid, text, kept.n_empty, kept.n_long, max_length)
 
     @classmethod
     def from_files(cls, config: DataConfig) -> "Corpus":
@@ -134,8 +136,8 @@ class Corpus:
                 "raise it or binarise the text anew with --max-length"
             )
         valid_ids = valid and encode_sides(tokenizer, *valid)
-        counts = header.n_empty, header.n_long
-        return cls((src, tgt), valid_ids, tokenizer, valid, None, *counts, header.fingerprint)
+        left_out = header.n_empty, header.n_long, header.max_length
+        return cls((src, tgt), valid_ids, tokenizer, valid, None, *left_out, header.fingerprint)
 
     def stream(self, config: Config) -> BatchStream | RedrawnStream:
         """The micro-batches of a training; drawn anew, the 29,000 pairs of Multi30k take 7 s of one core each epoch."""

@@ -242,7 +242,7 @@ class Trainer:
             self.accumulator.restore_scale(checkpoint.progress["loss_scale"])
             self.progress.write(f"train: resumed from {checkpoint.path}")
         else:
-            self.progress.write(self.corpus.left_out(self.config.data.max_length))
+            self.progress.write(self.corpus.left_out())
             self.progress.write(initialize(self.model, self.corpus.tokenizer, self.config.training.init_from))
         lines = self.recorder.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)

@@ -26,6 +26,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
     assert equal(found_src, expected.src) and equal(found_tgt, expected.tgt)
     assert (header.n_empty, header.n_long) == (expected.n_empty, expected.n_long)
     assert min(header.n_empty, header.n_long) > 0
+    assert "longer than 60 tokens" in Corpus.from_binary(tokenizer, pairs).left_out()
     assert header.n_tgt_tokens == sum(map(len, expected.tgt))
     assert lengths_of(found_src).tolist() == [len(ids) for ids in expected.src]
     assert header.fingerprint == fingerprint_of((expected.src, expected.tgt))

@@ -121,9 +121,8 @@ def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
     lines = ["a", "a b", "a b c", ""]
     tokenizer = Tokenizer.train(lines * 3, 30, mode="words")
     corpus = Corpus.from_lines(tokenizer, (lines, lines), max_length=3)
-    changes = {"data": {"max_length": 3}, "model": {"vocab_size": 0}}
     assert corpus.longest() == 3
-    tiny_trainer(tmp_path, corpus, **changes)
+    tiny_trainer(tmp_path, corpus, model={"vocab_size": 0})
     words = "left out 1 pairs with an empty side and 1 longer than 3 tokens, end mark included"
     assert words in capsys.readouterr().err
 
