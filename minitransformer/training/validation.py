@@ -47,8 +47,6 @@ class Validation:
         src_tokens, tgt_tokens = max(config.data.src_tokens, longest), max(config.data.tgt_tokens, longest)
         stream = BatchStream(*corpus.valid, src_tokens=src_tokens, tgt_tokens=tgt_tokens, seed=0)
         self.batches = [stream.batch(number) for number in range(stream.batches_per_epoch)]
-        limit = max(config.translation.max_input_length, longest)  # no line of the validation text is too long for it
-        self.translation = replace(config.translation, beam_size=1, max_input_length=limit)
         if self.with_bleu:
             if corpus.tokenizer is None or corpus.valid_lines is None:
                 raise ConfigError(
@@ -59,6 +57,8 @@ class Validation:
                     "training.validate_bleu must be false for a language model, which does not translate, got true"
                 )
             require_sacrebleu()
+            limit = max(config.translation.max_input_length, longest)  # no line of the validation text is too long
+            self.translation = replace(config.translation, beam_size=1, max_input_length=limit)
 
     @classmethod
     def if_wanted(cls, corpus: Corpus, config: Config) -> "Validation | None":

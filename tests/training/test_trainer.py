@@ -127,6 +127,12 @@ def test_sentences_left_out_are_counted_and_reported(tmp_path, capsys):
     assert words in capsys.readouterr().err
 
 
+def test_a_validation_without_bleu_has_sequences_of_any_length(tmp_path):
+    longer = TranslationConfig.__dataclass_fields__["max_input_length"].metadata["high"] + 1
+    run = tiny_trainer(tmp_path, Corpus(tiny_corpus().train, ([[4]], [[4] * longer])))
+    assert [batch.tgt_out.shape for batch in run.validation.batches] == [(1, longer + 1)]
+
+
 def test_settings_that_cannot_work_are_refused_before_training(tmp_path):
     for changes, error, words in (
         ({"model": {"vocab_size": 0}}, ConfigError, "model.vocab_size must be given"),
