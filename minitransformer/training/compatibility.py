@@ -85,7 +85,7 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
     }
     first, *others = (json.loads(text) for text in ranks.gather_text(json.dumps(facts)))
     for rank, theirs in enumerate(others, start=1):
-        for name in sorted(first.keys() | theirs.keys(), key=lambda name: name.startswith("the code"), reverse=True):
+        for name in first | theirs:  # the code first
             if first.get(name) != theirs.get(name):
                 raise RanksError(
                     f"rank {rank} must have rank 0's value of {name}, {_format(first.get(name))}, "

@@ -116,6 +116,17 @@ def test_ranks_with_another_setting_of_any_section_are_refused_but_for_paths_and
         as_threads(2, compare)
 
 
+def test_ranks_with_several_other_settings_all_name_the_first():
+    """A fault: each names another, in the order of a set, which Python draws anew for each process."""
+    others = {"model": {"p_drop": 0.2}, "seed": 2, "warmup_steps": 9, "beta1": 0.8, "beta2": 0.9, "eps": 1e-8}
+
+    def compare(ranks):
+        with pytest.raises(RanksError, match="rank 1 must have rank 0's value of model.p_drop, 0.1, got 0.2"):
+            check_same_job(ranks, tiny_config("same", **(others if ranks.rank else {})), "")
+
+    as_threads(2, compare)
+
+
 def test_ranks_of_mpi_without_mpi4py_are_refused_once_on_each_machine(no_launcher):
     no_launcher.setenv("PMI_RANK", "1")
     no_launcher.setenv("PMI_SIZE", "2")
