@@ -75,7 +75,7 @@ class ModelConfig(Section):
 
 UNUSED_KEYS: dict[str, list[str]] = {
     "transformer": ["attention"],
-    "language_model": ["attention", "src_vocab_size"],
+    "language_model": ["attention", "src_vocab_size", "tie_embeddings"],
     "recurrent": "attention_bias d_ff d_k d_v max_positions n_heads norm p_drop_attention p_drop_ffn positions".split(),
 }
 """Keys that a kind of model does not read: anything but their default is refused."""

@@ -42,6 +42,7 @@ def test_an_empty_file_is_the_base_model_of_the_paper(tmp_path):
         ("[model]\ntie_embeddings = 1\n", r"model.tie_embeddings must be true or false, got 1"),
         ("[model]\nsrc_vocab_size = 9\n", r"model.tie_embeddings must be false where the source has a vocabulary"),
         ("[model]\nkind = 'language_model'\nsrc_vocab_size = 9\n", r"model.src_vocab_size must be left out where"),
+        ("[model]\nkind = 'language_model'\ntie_embeddings = false\n", r"model.tie_embeddings must be left out where"),
         ("[model]\nnorm = 'middle'\n", r"model.norm must be one of post, pre, got 'middle'"),
         ("[model]\np_drop = 1.0\n", r"model.p_drop must be at most 0.999, got 1.0"),
         ("[model]\np_drop = nan\n", r"model.p_drop must be at least 0, got nan"),
