@@ -12,7 +12,8 @@ from minitransformer.errors import DataError
 
 SPACE = "\u2581"
 """Stands for a space in a piece."""
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+NORMAL, USER_DEFINED, UNIGRAM = 1, 4, 1
+"""The two kinds of pieces that text is made of, and the kind of model."""
 LARGEST = 1e9
 """Of the scores, which are logarithms of probabilities: so that a sum of them stays a number of float32."""
 LONGEST_TEXT = 1 << 10
@@ -37,7 +38,7 @@ class UnigramModel:
             if len(message.get(1, [])) > MAX_PIECES:
                 raise ValueError(f"it has more than {MAX_PIECES} pieces")
             pieces = [_message(each) for each in message.get(1, [])]
-            trainer, normalizer = ({**_message(message.get(field, [b""])[-1])} for field in (2, 3))
+            trainer, normalizer = (_message(message.get(field, [b""])[-1]) for field in (2, 3))
             kinds = [each.get(3, [NORMAL])[-1] for each in pieces]
             texts = [each[1][-1].decode("utf-8") for each in pieces]
             scores = [each.get(2, [0.0])[-1] for each in pieces]
@@ -47,7 +48,7 @@ class UnigramModel:
             raise DataError(
                 f"{where}: must be a SentencePiece model, got a damaged or foreign file ({error})"
             ) from error
-        if trainer.get(3, [NORMAL])[-1] != 1:
+        if trainer.get(3, [UNIGRAM])[-1] != UNIGRAM:
             raise DataError(f"{where}: must be a unigram model, got another kind (BPE, words or characters)")
         for field, name in ((35, "byte_fallback"), (24, "treat_whitespace_as_suffix")):
             if trainer.get(field, [0])[-1]:
