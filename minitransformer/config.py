@@ -41,7 +41,8 @@ class DataConfig(Section):
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how the model is computed. A run may resume with other values: only rounding depends on them."""
+    """Where and how the model is computed. A run may resume with other values: only rounding depends on them, and the
+    dropout masks, of which a GPU draws others."""
 
     device: str = option("auto", "where arrays live; auto: the GPU if one is usable", choices=("cpu", "cuda", "auto"))
     precision: str = option(

@@ -26,7 +26,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def all_reduce_sum(self, array: Array) -> None:
-        """array = sum of the ranks' arrays, in place. On a GPU it is only queued: what is queued later may read it."""
+        """array = sum of the ranks' arrays, in place."""
 
     def barrier(self) -> None:
         """Return when all ranks have called this."""

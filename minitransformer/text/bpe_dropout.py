@@ -56,5 +56,5 @@ class RedrawnStream:
         return stream, epoch * stream.batches_per_epoch + index % stream.batches_per_epoch
 
     def shape(self, number: int) -> tuple[int, int, int]:
-        """That of the first epoch's batch at this place: for the FLOPs of a run, all its epochs need not be drawn."""
+        """As if the first epoch's pairs were those of all: for the FLOPs of a run, its epochs need not be drawn."""
         return self._of_epoch(0).shape(number)
