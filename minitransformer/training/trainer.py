@@ -108,7 +108,7 @@ class Trainer:
             threads = limit_threads(threads_of_rank(self.config.training, self.ranks.size))
             with StopRequest() as stop, bar, quiet, mode, threads:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
-                self.accumulator.wants_to_stop = lambda: stop.signal is not None
+                self.accumulator.wants_to_stop, self.accumulator.stop_wishes = (lambda: stop.signal is not None), 0.0
                 while self.update < updates and not self._stops():
                     self._validate_if_due()  # not done yet where a signal came after the sum of an update
                     self._one_update(bar)

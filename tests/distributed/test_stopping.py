@@ -1,7 +1,6 @@
 """Ranks stop after the same update, whichever of them receives a request to stop, and when."""
 
 import threading
-from functools import partial
 
 import numpy as np
 import pytest
@@ -20,9 +19,9 @@ class Group:
         self.connect = lambda settings, on_gpu: ranks
 
 
-def train(directory, ranks, **callbacks) -> Outcome:
+def trainer_of(directory, ranks, **callbacks) -> Trainer:
     config = tiny_config(directory, updates=UPDATES, validate_every=0, micro_batches=3, threads=1)
-    return Trainer(config, tiny_corpus(), progress=False, process_group=Group(ranks), **callbacks).run()
+    return Trainer(config, tiny_corpus(), progress=False, process_group=Group(ranks), **callbacks)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -49,11 +48,15 @@ def test_all_ranks_stop_after_the_same_update_with_the_same_signal(size, seed, t
 
     first = min(wishes.values())
     number = max(10 + rank for rank, update in wishes.items() if update == first)
-    assert as_threads(size, partial(train, tmp_path)) == [Outcome(first, number)] * size
+    assert as_threads(size, lambda ranks: trainer_of(tmp_path, ranks).run()) == [Outcome(first, number)] * size
 
 
-def test_a_callback_of_one_rank_stops_all_of_them_one_update_later(tmp_path):
+def test_a_callback_of_one_rank_stops_all_of_them_one_update_later_and_they_may_run_again(tmp_path):
     def stop(trainer, result):
         trainer.should_stop = trainer.update == 3 and not trainer.is_rank_0
 
-    assert as_threads(2, partial(train, tmp_path, on_update=stop)) == [Outcome(4)] * 2
+    def run_twice(ranks):
+        run = trainer_of(tmp_path, ranks, on_update=stop)
+        return run.run(), run.run()
+
+    assert as_threads(2, run_twice) == [(Outcome(4), Outcome(UPDATES))] * 2
