@@ -1,7 +1,7 @@
 """Lines to token ids and back, with a vocabulary learned by byte-pair encoding  [sec. 5.1]."""
 
 import gc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -93,7 +93,7 @@ class Tokenizer:
                 f"tokenizer: vocab_size must be at least {vocab_size - room} "
                 f"({len(SPECIALS)} special ids and {len(base)} base symbols), got {vocab_size}"
             )
-        table = ((pretokenizer.symbols(word), count) for word, count in words.items())
+        table = ((part, count) for word, count in words.items() for part in _parts(pretokenizer.symbols(word)))
         learned = learn_merges(table, criterion=criterion, min_count=min_count)
         merges = tqdm(islice(learned, room), total=room, desc="merges", unit="merge", disable=not progress)
         return cls(mode, base, list(dict.fromkeys(merges)))
@@ -179,10 +179,8 @@ class Tokenizer:
         utf8(chunk)  # raises for text that no file can contain
         ids = []
         for word in self.pretokenizer.split(chunk):
-            symbols = self.pretokenizer.symbols(word)
-            for at in range(0, len(symbols), LONG_WORD):
-                merged = merge(symbols[at : at + LONG_WORD], self._ranks)
-                ids += [self._ids.get(symbol, UNK) for symbol in merged]
+            for part in _parts(self.pretokenizer.symbols(word)):
+                ids += [self._ids.get(symbol, UNK) for symbol in merge(part, self._ranks)]
         return tuple(ids)
 
     def _symbol(self, token: int) -> str | None:
@@ -210,6 +208,11 @@ class Cached(dict):
         if len(argument) <= CACHED_LENGTH:
             self[argument] = result
         return result
+
+
+def _parts(symbols: list[str]) -> Iterator[list[str]]:
+    """The symbols of a word, LONG_WORD at a time: no merge, learned or applied, joins two parts."""
+    return (symbols[at : at + LONG_WORD] for at in range(0, len(symbols), LONG_WORD))
 
 
 def _pretokenizer_of(mode: str) -> PreTokenizer:

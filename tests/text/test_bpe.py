@@ -165,3 +165,7 @@ def test_a_long_word_is_merged_in_parts_and_in_bounded_time(rng):
     start = time.process_time()
     tokenizer.encode("".join(rng.choice(list("abc"), 100_000)))
     assert time.process_time() - start < 10.0
+
+
+def test_no_merge_is_learned_across_the_parts_of_a_long_word():
+    assert Tokenizer.train(["a" * 4 * LONG_WORD], 1000, "words").longest_symbol <= LONG_WORD
