@@ -108,8 +108,8 @@ def _settings(entry: np.ndarray, where: str) -> dict[str, str]:
     text = entry.tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     if len(text) > MAX_TEXT:
         raise DataError(f"{where}: its settings must have less than {MAX_TEXT} bytes")
-    pairs = re.findall(r"^([\w-]+):[ \t]*(.*?)[ \t]*$", text, flags=re.MULTILINE)
-    return {key: value.strip("\"'") for key, value in pairs}
+    pairs = re.findall(r"^([\w-]+):(.*)$", text, flags=re.MULTILINE)
+    return {key: value.strip(" \t").strip("\"'") for key, value in pairs}
 
 
 def _config(settings: dict[str, str], tensors: dict[str, np.ndarray], where: str) -> ImportedConfig:

@@ -25,7 +25,7 @@ HEADER = "#minitransformer-bpe version "
 VERSION = "1"
 SPACE = "␣"
 ESCAPE = regex.compile(r"\\x([0-9a-f]{2})")
-SHOWN = regex.compile(r"(?:[^\\]|\\x[0-9a-f]{2})+", regex.DOTALL)
+NO_ESCAPE = regex.compile(r"\\(?!x[0-9a-f]{2})")
 
 
 def dump_vocabulary(mode: str, base: list[str], merges: list[SymbolPair]) -> str:
@@ -80,7 +80,7 @@ def show_symbol(symbol: str, mode: str) -> str:
 
 def read_symbol(shown: str, mode: str) -> str:
     """The inverse of `show_symbol`; ValueError if no symbol is shown in this way."""
-    if not SHOWN.fullmatch(shown):
+    if not shown or NO_ESCAPE.search(shown):
         raise ValueError(f"{quote(shown)} is not an escaped symbol")
     data = shown.replace(SPACE, " ").encode("utf-8")
     # Decoded as latin-1, one character per byte, so that a single substitution replaces each escape by its byte.

@@ -72,10 +72,22 @@ FOUND = {
         "checkpoint",
         with_config("translation", batch_tokens=2**31 - 1),
     ),
+    "a line of Marian's settings with 100,000 spaces in it": (
+        "foreign",
+        lambda _, folder: np.savez(
+            folder / "settings.npz", **{"special:model.yml": np.frombuffer(b"a: b" + b" " * 100_000 + b"c", np.int8)}
+        ),
+    ),
+    "a symbol of millions of letters": (
+        "tokenizer",
+        lambda _, folder: (folder / "bpe.txt").write_text(
+            f"#minitransformer-bpe version 1\nmode words\nbase 1\n{'a' * (1 << 22)}\nmerges 0\n"
+        ),
+    ),
 }
 """Files that once exposed a defect: each must be refused in one line, within the limits. Others are in the tests of
 their readers: test_damaged_pairs.py, test_unreadable_checkpoints.py, test_config.py."""
-HARMLESS = {"paths in a checkpoint that lead elsewhere"}
+HARMLESS = {"paths in a checkpoint that lead elsewhere", "a symbol of millions of letters"}
 """Files that must be accepted instead: the paths are not followed."""
 
 
