@@ -79,13 +79,14 @@ class Checkpoint:
             CheckpointError: the vocabulary does not fit the model.
             BackendError: the device cannot be used.
         """
-        vocab_size = self.config.model.vocab_size
         tokenizer = Tokenizer.loads(self.tokenizer_text, where=self.path) if self.tokenizer_text else None
-        if tokenizer is not None and tokenizer.vocab_size != vocab_size:
-            raise CheckpointError(
-                f"checkpoint: {self.path}: the tokenizer must have the model's {vocab_size} tokens, "
-                f"got {tokenizer.vocab_size}; use a checkpoint that training wrote"
-            )
+        for name in ("vocab_size", "src_vocab_size") if tokenizer is not None else ():
+            size, got = getattr(self.config.model, name), getattr(tokenizer, name)
+            if size != got:
+                raise CheckpointError(
+                    f"checkpoint: {self.path}: the tokenizer must have the model's {name}, {size}, got {got}; use a "
+                    "checkpoint that training wrote"
+                )
         xp = load_array_module(device)
         # What was trained in half precision on a GPU holds float32 parameters: NumPy computes with them as they are.
         execution = self.config.execution

@@ -1,6 +1,7 @@
 """Initial parameters from elsewhere (``training.init_from``): another run's, for fine-tuning, or word vectors."""
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -57,44 +58,50 @@ def _from_checkpoint(model: Model, tokenizer: Tokenizer | None, path: str) -> st
         checkpoint.restore(model)
         return f"train: the parameters begin as those of {path}"
     old, old_tokenizer = checkpoint.build()  # which checks that its parameters, settings and vocabulary fit
-    old_ids, new_ids = _matching_rows(old_tokenizer, tokenizer)
     for name in model.parameters.names:
-        values = old.parameters[name].data
+        values, rows = old.parameters[name].data, ...
         if name in TABLES:
-            _copy(model, name, values[old_ids], new_ids)
-        else:
-            _copy(model, name, values, ...)
+            old_ids, rows = _matching_rows(old_tokenizer, tokenizer, name)
+            values = values[old_ids]
+        _copy(model, name, values, rows)
+    n_both = len(_matching_rows(old_tokenizer, tokenizer, TABLES[-1])[0])
     return (
-        f"train: the parameters begin as those of {path}; {len(new_ids)} of {tokenizer.vocab_size} tokens are in both "
+        f"train: the parameters begin as those of {path}; {n_both} of {tokenizer.vocab_size} tokens are in both "
         "vocabularies, the others' rows are drawn"
     )
 
 
-def _matching_rows(old: Tokenizer, new: Tokenizer) -> tuple[list[int], list[int]]:
+def _symbols(tokenizer: Tokenizer, table: str) -> list[str]:
+    """What the rows of a table stand for, after those of the special tokens."""
+    has_two = tokenizer.src_vocab_size > 0
+    return tokenizer.pieces[0] if has_two and table == TABLES[0] else tokenizer.symbols
+
+
+def _matching_rows(old: Tokenizer, new: Tokenizer, table: str) -> tuple[list[int], list[int]]:
     """(old ids, new ids) of the special tokens and of each symbol that both vocabularies have."""
-    first = len(SPECIALS)
-    places = {symbol: number for number, symbol in enumerate(old.symbols, first)} if old.mode == new.mode else {}
-    both = [(places[symbol], number) for number, symbol in enumerate(new.symbols, first) if symbol in places]
+    first, ours, theirs = len(SPECIALS), _symbols(new, table), _symbols(old, table)
+    places = {symbol: number for number, symbol in enumerate(theirs, first)} if old.mode == new.mode else {}
+    both = [(places[symbol], number) for number, symbol in enumerate(ours, first) if symbol in places]
     return [*range(first), *(pair[0] for pair in both)], [*range(first), *(pair[1] for pair in both)]
 
 
 def _from_word_vectors(model: Model, tokenizer: Tokenizer | None, path: str) -> str:
     if tokenizer is None:
         raise DataError(f"train: training.init_from {path} must stand with a tokenizer, got ids alone")
-    ids_of: dict[str, list[int]] = {}
-    for number, symbol in enumerate(tokenizer.symbols, len(SPECIALS)):
-        if word := _word_of(symbol, tokenizer.mode):
-            ids_of.setdefault(word, []).append(number)
-    width = model.config.d_model
-    vectors = {word: vector for word, vector in _word_vectors(path, width) if word in ids_of}
+    words = {  # of the rows of each table, after those of the special tokens
+        name: [_word_of(symbol, tokenizer.mode) for symbol in _symbols(tokenizer, name)]
+        for name in TABLES[:3]
+        if name in model.parameters.names
+    }
+    known, width = set(chain(*words.values())) - {""}, model.config.d_model
+    vectors = {word: vector for word, vector in _word_vectors(path, width) if word in known}
     if not vectors:
         raise DataError(f"train: {path} must have at least one word that is a token of the vocabulary, got none")
-    values = np.stack(list(vectors.values()))
+    values, places = np.stack(list(vectors.values())), {word: place for place, word in enumerate(vectors)}
     values *= width**-0.5 / max(np.sqrt(np.mean(np.square(values))), 1e-30)
-    rows = [(number, row) for row, word in enumerate(vectors) for number in ids_of[word]]
-    for name in TABLES[:3]:
-        if name in model.parameters.names:
-            _copy(model, name, values[[row for _, row in rows]], [number for number, _ in rows])
+    for name, of_rows in words.items():
+        rows = [number for number, word in enumerate(of_rows, len(SPECIALS)) if word in vectors]
+        _copy(model, name, values[[places[word] for word in of_rows if word in vectors]], rows)
     return (
         f"train: the embeddings of {len(rows)} of {tokenizer.vocab_size} tokens begin as the vectors of {path}, scaled "
         "to the deviation d_model^-0.5 of the others"

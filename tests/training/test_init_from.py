@@ -8,7 +8,7 @@ import pytest
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.config import Config, DataConfig, ModelConfig, TrainingConfig
 from minitransformer.errors import CheckpointError, ConfigError, DataError
-from minitransformer.text import Tokenizer
+from minitransformer.text import PieceTokenizer, Tokenizer
 from minitransformer.training import Corpus, Trainer
 
 ENGLISH = ["the cat sleeps", "the dog sleeps", "a cat and a dog sleep", "the old dog sleeps here"] * 3
@@ -85,7 +85,10 @@ def test_rows_of_another_vocabulary_are_matched_by_the_text_of_their_tokens(tabl
     "change, message",
     [
         (lambda stored: {"table": stored.table[1:]}, "parameter embedding must have the model's shape"),
-        (lambda stored: {"tokenizer_text": tokenizer_of(GERMAN, 700).dumps()}, "the tokenizer must have the model's"),
+        (
+            lambda stored: {"tokenizer_text": tokenizer_of(GERMAN, 700).dumps()},
+            "the tokenizer must have the model's vocab_size, ",
+        ),
     ],
 )
 def test_a_file_whose_parts_do_not_fit_is_refused_whatever_the_vocabulary(other_run, tmp_path, change, message):
@@ -127,6 +130,32 @@ def test_word_vectors_become_the_embeddings_of_whole_words(tables, model, tmp_pa
         np.testing.assert_allclose(table[ids], vectors[:2] * scale, rtol=1e-5)
         others = np.setdiff1d(np.arange(len(table)), np.flatnonzero((table != drawn).any(axis=1)))
         assert len(others) == len(table) - sum(symbol.strip() in words[:2] for symbol in tokenizer.symbols)
+
+
+def test_with_two_vocabularies_each_table_has_the_rows_of_its_own(tmp_path):
+    def tokenizer_of_pieces(src, tgt):
+        pieces = ["\u2581", *(f"\u2581{line.split()[0]}" for line in ENGLISH + GERMAN)]
+        fields = (b"\n" + bytes([len(piece.encode())]) + piece.encode() for piece in pieces)
+        model = b"".join(b"\n" + bytes([len(field)]) + field for field in fields)
+        return PieceTokenizer([model] * 2, [src, tgt])
+
+    text, model = (["the"], ["der"]), {"tie_embeddings": False}
+    src, tgt = ["\u2581the", "\u2581a"], [*"bcdefgh", "\u2581a", "\u2581der"]
+    old, new = tokenizer_of_pieces(src, tgt), tokenizer_of_pieces(src[::-1], tgt[::-1])
+    first = trainer(tmp_path / "first", old, 1, text, model=model)
+    first.run()
+    (tmp_path / "words.vec").write_text("".join(f"{word}{' 1' * 16}\n" for word in ("the", "der")))
+    second, third = (
+        trainer(tmp_path / f"from {path.name}", new, 0, text, model=model, init_from=str(path))
+        for path in (tmp_path / "first", tmp_path / "words.vec")
+    )
+    for name, number in (("embedding", 5), ("tgt_embedding.table", 4)):
+        table, moved, filled = (each.model.parameters[name].data for each in (first, second, third))
+        np.testing.assert_array_equal(moved[4:], table[:3:-1])
+        assert np.flatnonzero((filled == 0.25).all(axis=1)).tolist() == [number]
+    stored = load_checkpoint(tmp_path / "first" / "checkpoints" / "update_00000001.npz")
+    with pytest.raises(CheckpointError, match="the tokenizer must have the model's src_vocab_size, 6, got 7"):
+        replace(stored, tokenizer_text=tokenizer_of_pieces([*src, "more"], tgt).dumps()).build()
 
 
 def test_a_word_may_contain_spaces_of_unicode(tmp_path):
