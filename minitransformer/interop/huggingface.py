@@ -10,7 +10,7 @@ import numpy as np
 from minitransformer.checkpoints import Checkpoint
 from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError, quote
-from minitransformer.files import read_bounded, staging_folder, write_error, write_text
+from minitransformer.files import ordinary_file, read_bounded, staging_folder, write_error, write_text
 from minitransformer.interop.layers import Arrays, halves_to_pairs, rename, take, to_common, to_ours, transpose_layers
 from minitransformer.interop.model import checkpoint_of, marian_config, with_special_rows
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -173,6 +173,8 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
             write_safetensors(staging / "model.safetensors", arrays)
             write_text(staging / "config.json", json.dumps(facts, indent=1) + "\n")
             if folder.is_dir():
+                for file in staging.iterdir():
+                    ordinary_file(folder / file.name)  # before the first is replaced
                 for file in staging.iterdir():
                     file.replace(folder / file.name)
             else:

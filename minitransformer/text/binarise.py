@@ -1,6 +1,7 @@
 """Encode aligned text files into a folder of binarised pairs, as a stream and with several processes."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
@@ -50,7 +51,7 @@ def binarise(
             remains.
     """
     folder, text, n_ids = Path(folder), tokenizer.dumps(), max(tokenizer.vocab_size, tokenizer.src_vocab_size)
-    if folder.exists():
+    if os.path.lexists(folder):  # also a link that leads nowhere
         raise DataError(f"binarise: {folder} must not exist yet; delete it or choose another name")
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))

@@ -13,7 +13,7 @@ from tiny_run import write_config
 from minitransformer.checkpoints import Checkpoint, load_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import BOS, EOS, UNK, Config, ModelConfig, TranslationConfig
-from minitransformer.errors import DataError
+from minitransformer.errors import ConfigError, DataError
 from minitransformer.generation import search_lines
 from minitransformer.interop.huggingface import read_folder, write_folder
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -147,6 +147,16 @@ def test_an_export_to_a_path_that_is_a_file_is_refused_with_its_name(tmp_path):
     with pytest.raises(DataError, match=r"export: \S*/out cannot be written"):
         write_folder(checkpoint_of(build_model(SMALL), SMALL), tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_an_export_that_cannot_replace_one_file_replaces_none(tmp_path, name):
+    other = {"config.json": "model.safetensors"}.get(name, "config.json")
+    (tmp_path / name).mkdir()
+    (tmp_path / other).write_text("mine", encoding="utf-8")
+    with pytest.raises(ConfigError, match=f"output must be an ordinary file, got the folder .*{name}"):
+        write_folder(checkpoint_of(build_model(SMALL), SMALL), tmp_path)
+    assert (tmp_path / other).read_text(encoding="utf-8") == "mine"
 
 
 def test_a_model_of_theirs_that_goes_out_again_has_the_same_tensors(folder, tmp_path):

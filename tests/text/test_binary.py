@@ -73,8 +73,10 @@ def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tm
     (left_behind / "src.ids").write_bytes(b"junk")
     binarise(tokenizer, files, tmp_path / "ids", max_length=60)
     assert os.listdir(tmp_path) == ["ids"]
-    with pytest.raises(DataError, match="must not exist yet"):
-        binarise(tokenizer, files, tmp_path / "ids")
+    (tmp_path / "link").symlink_to("nowhere")
+    for there in ("ids", "link"):
+        with pytest.raises(DataError, match="must not exist yet"):
+            binarise(tokenizer, files, tmp_path / there)
     assert open_pairs(tmp_path / "ids")[0] == open_pairs(pairs)[0]
 
 
