@@ -63,8 +63,8 @@ def paired_bootstrap(
         [("other", list(others)), ("this", list(hypotheses))], metrics, [list(references)], test_type="bs"
     )
     rows = [row for name, row in test()[1].items() if name != "System"]
-    return {
-        name: {"score": this.score, "other": other.score, "p": this.p_value}
+    return {  # sacreBLEU gives p = 0.001 to a system against itself
+        name: {"score": this.score, "other": other.score, "p": this.p_value if this.score != other.score else 1.0}
         for name, (other, this) in zip(metrics, rows, strict=True)
     }
 

@@ -200,5 +200,6 @@ def test_the_bootstrap_tells_a_better_system_from_an_equal_one(rng):
     assert better["bleu"]["score"] == pytest.approx(100) and better["bleu"]["other"] < 95
     assert better["bleu"]["p"] < 0.01 and better["chrf"]["p"] < 0.01
     assert equal["bleu"]["p"] > 0.1
+    assert {kind["p"] for kind in paired_bootstrap(worse, worse, references).values()} == {1.0}
     with pytest.raises(DataError, match="one reference for each hypothesis"):
         paired_bootstrap(references, worse[1:], references)
