@@ -58,10 +58,12 @@ class UnigramModel:
         self.add_space, self.remove_spaces = map(bool, options)
         self.scores = {t: s for t, s, kind in zip(texts, scores, kinds, strict=True) if kind in (NORMAL, USER_DEFINED)}
         of_normal = [score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL]
-        self.unknown_score = min(of_normal) - 10
-        self.user_defined = {text for text, kind in zip(texts, kinds, strict=True) if kind == USER_DEFINED}
-        for text in self.user_defined:  # wins over every other way to spell it
-            self.scores[text] = len(text.encode()) * max(of_normal) - 0.1
+        self.unknown_score, best_score = min(of_normal) - 10, max(of_normal)
+        user_defined = {text: text.encode() for text, kind in zip(texts, kinds, strict=True) if kind == USER_DEFINED}
+        # One wins over every other way to spell it.
+        self.scores |= {text: len(data) * best_score - 0.1 for text, data in user_defined.items()}
+        self.user_defined = set(user_defined.values())
+        self.user_lengths = sorted(set(map(len, self.user_defined)), reverse=True)
         self.longest = max(map(len, self.scores))
         if self.longest > LONGEST_PIECE:
             raise DataError(f"{where}: must have pieces of at most {LONGEST_PIECE} characters, got {self.longest}")
@@ -90,11 +92,9 @@ class UnigramModel:
 
     def _replaced(self, line: str) -> Iterator[str]:
         data, position = line.encode("utf-8", errors="replace"), 0
-        user_defined = {text.encode() for text in self.user_defined}
-        lengths = sorted(set(map(len, user_defined)), reverse=True)
         while position < len(data):
-            parts = (data[position : position + length] for length in lengths)
-            whole = next((part for part in parts if part in user_defined), b"")
+            parts = (data[position : position + length] for length in self.user_lengths)
+            whole = next((part for part in parts if part in self.user_defined), b"")
             length, replacement = (len(whole), whole) if whole else self.charsmap.longest_match(data, position)
             yield replacement.decode("utf-8", errors="replace")
             position += length

@@ -109,6 +109,7 @@ def test_a_character_map_that_makes_a_letter_a_megabyte_is_refused():
 
 PIECES = {
     "50,000 pieces that each word is compared with": [(f"x{n}", 4) for n in range(50_000)],
+    "30,000 pieces of either kind": [(f"{kind}x{n}", kind) for n in range(30_000) for kind in (1, 4)],
     "a piece of 100,000 letters": [("b" * 100_000, 1)],
 }
 
