@@ -93,17 +93,16 @@ def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:
     """Write a model as `read_state_dict` reads it; returns one line that says how to build the module.
 
     Raises:
-        DataError: ``nn.Transformer`` has no such model: d_k of its own, learned positions.
+        DataError: ``nn.Transformer`` has no such model: another kind, d_k of its own, learned positions.
     """
     model, _ = checkpoint.build()
     config = model.config
-    if getattr(config, "activation", "relu") not in ("relu", "gelu"):
-        raise DataError(f"export: nn.Transformer must have relu or gelu, got {config.activation}")
-    if (
-        config.kind not in ("transformer", "imported")
-        or config.n_heads * config.d_k != config.d_model
-        or (config.d_v != config.d_k or config.positions != "sinusoidal")
-    ):
+    activation = getattr(config, "activation", "relu")
+    if config.kind not in ("transformer", "imported") or activation not in ("relu", "gelu"):
+        raise DataError(
+            f"export: nn.Transformer must have encoder, decoder and relu or gelu, got {config.kind} and {activation}"
+        )
+    if config.n_heads * config.d_k != config.d_model or config.d_v != config.d_k or config.positions != "sinusoidal":
         raise DataError("export: nn.Transformer must have d_k = d_v = d_model / n_heads and sinusoids, got others")
     names = {"embedding": "embedding.weight"} if config.tie_embeddings else {}
     arrays = transpose_layers({names.get(name) or their_name(name): each for name, each in to_common(model).items()})
@@ -114,6 +113,6 @@ def write_state_dict(checkpoint: Checkpoint, path: Path) -> str:
     norms = "" if "encoder.norm.weight" in arrays else "; set encoder.norm and decoder.norm of the module to None"
     return (
         f"nn.Transformer({config.d_model}, {config.n_heads}, {config.n_layers}, {config.n_layers}, {config.d_ff}, "
-        f"activation={getattr(config, 'activation', 'relu')!r}, layer_norm_eps={getattr(config, 'norm_eps', 1e-6):g}, "
+        f"activation={activation!r}, layer_norm_eps={getattr(config, 'norm_eps', 1e-6):g}, "
         f"batch_first=True, norm_first={config.norm == 'pre'}){norms}"
     )

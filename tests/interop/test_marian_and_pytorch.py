@@ -232,6 +232,18 @@ def test_an_exported_state_dict_keeps_the_bias_of_the_logits(tmp_path, rng):
     np.testing.assert_array_equal(again.output_bias.data, model.output_bias.data)
 
 
+@pytest.mark.parametrize(
+    "changes, message",
+    [({"kind": "language_model"}, "got language_model and relu"), ({"positions": "learned"}, "sinusoids, got others")],
+)
+def test_a_model_that_the_module_has_not_is_refused_with_the_reason(tmp_path, changes, message):
+    section = ModelConfig(vocab_size=SIZE, n_layers=1, d_model=16, n_heads=4, d_ff=24, **changes)
+    model = build_model(section)
+    checkpoint = Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
+    with pytest.raises(DataError, match=message):
+        write_state_dict(checkpoint, tmp_path / "model.safetensors")
+
+
 def test_a_state_dict_of_something_else_is_refused(tmp_path):
     np.savez(tmp_path / "other.npz", **{"layer.weight": np.zeros((2, 2))})
     with pytest.raises(DataError, match="must be the state dict of an nn.Transformer"):
