@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from tiny_run import write_config
 from minitransformer.checkpoints import Checkpoint, load_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import BOS, EOS, UNK, Config, ModelConfig, TranslationConfig
-from minitransformer.errors import ConfigError, DataError
+from minitransformer.errors import DataError
 from minitransformer.generation import search_lines
 from minitransformer.interop.huggingface import read_folder, write_folder
 from minitransformer.interop.safetensors import read_safetensors, write_safetensors
@@ -22,7 +21,6 @@ from minitransformer.text import Tokenizer
 from minitransformer.training.init_from import initialize
 
 SIZE = 90
-SMALL = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
 
 
 @pytest.mark.parametrize("activation", ["relu", "swish", "gelu"])
@@ -105,58 +103,6 @@ def test_an_exported_model_is_loaded_by_their_library_and_comes_back_the_same(tm
 
 def checkpoint_of(model, section):
     return Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
-
-
-@pytest.mark.parametrize("is_there", [False, True])
-def test_an_export_that_is_interrupted_leaves_no_folder_and_changes_none(tmp_path, monkeypatch, is_there):
-    first, second = (checkpoint_of(build_model(SMALL, seed=seed), SMALL) for seed in (1, 2))
-    out = tmp_path / "out"
-    if is_there:
-        write_folder(first, out)
-        (out / "vocab.json").write_text("{}", encoding="utf-8")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("minitransformer.interop.huggingface.write_text", interrupt)
-        write_folder(second, out)
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    assert out.exists() == is_there
-    write_folder(second, out)
-    write_folder(second, tmp_path / "other")
-    for name in ("model.safetensors", "config.json"):
-        assert (out / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-    assert (out / "vocab.json").exists() == is_there
-
-
-def test_an_export_into_the_current_folder_is_that_of_any_other(tmp_path, monkeypatch):
-    checkpoint_of(build_model(SMALL), SMALL).save(tmp_path / "model.npz")
-    write_folder(load_checkpoint(tmp_path / "model.npz"), tmp_path / "other")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    assert main(["export", "../model.npz", "--to", "marian", "-o", "."]) == 0
-    assert {path.name: path.read_bytes() for path in Path().iterdir()} == {
-        path.name: path.read_bytes() for path in (tmp_path / "other").iterdir()
-    }
-
-
-def test_an_export_to_a_path_that_is_a_file_is_refused_with_its_name(tmp_path):
-    (tmp_path / "out").write_text("mine", encoding="utf-8")
-    with pytest.raises(DataError, match=r"export: \S*/out cannot be written"):
-        write_folder(checkpoint_of(build_model(SMALL), SMALL), tmp_path / "out")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
-def test_an_export_that_cannot_replace_one_file_replaces_none(tmp_path, name):
-    other = {"config.json": "model.safetensors"}.get(name, "config.json")
-    (tmp_path / name).mkdir()
-    (tmp_path / other).write_text("mine", encoding="utf-8")
-    with pytest.raises(ConfigError, match=f"output must be an ordinary file, got the folder .*{name}"):
-        write_folder(checkpoint_of(build_model(SMALL), SMALL), tmp_path)
-    assert (tmp_path / other).read_text(encoding="utf-8") == "mine"
 
 
 def test_a_model_of_theirs_that_goes_out_again_has_the_same_tensors(folder, tmp_path):
