@@ -121,6 +121,17 @@ def test_the_loss_of_equal_logits_is_the_logarithm_of_their_number_however_large
             assert all(np.isfinite(grad).all() for grad in kernel.backward(np.array(1.0, np.float32), None, saved))
 
 
+@pytest.mark.parametrize("pair", [RULES["projection_loss"], KERNELS["projection_loss"]], ids=["plain", "kernel"])
+def test_a_logit_that_overflows_leaves_the_loss_finite_unless_it_is_smoothed(pair):
+    x, targets = np.array([[1e20, 1.0], [1.0, 2.0]], np.float32), np.array([1, 2])
+    table = np.array([[-1e20, 1.0], [1.0, 2.0], [3.0, 1.0]], np.float32)
+    with np.errstate(over="ignore"):
+        (loss, nll), saved = pair.forward(x, table, targets=targets)
+        smoothed = pair.forward(x, table, targets=targets, label_smoothing=0.1)[0][0]
+    assert loss == nll == pytest.approx(2e20) and smoothed == np.inf
+    assert all(np.isfinite(grad).all() for grad in pair.backward(np.array(1.0, np.float32), None, saved))
+
+
 def rules_of_one_step(rng, monkeypatch, **changes) -> list:
     """The pairs, kernels or not, that one training step applies."""
     chosen, select = [], kernels.select

@@ -56,8 +56,10 @@ cross_entropy(T *logits, const long long *targets, double *losses, long long voc
     ACC log_z = log(sum) + (highest - removed);
     ACC nll = log_z - (value_of(own[target]) - removed);
     if (threadIdx.x == 0) {
-        ACC uniform = log_z - mean;
-        losses[2 * row] = real ? (double)((1 - (ACC)smoothing) * nll + (ACC)smoothing * uniform) : 0.0;
+        ACC loss = nll;
+        if (smoothing > 0)  // beside a logit of -inf the product with 0 would be NaN
+            loss = (1 - (ACC)smoothing) * nll + (ACC)smoothing * (log_z - mean);
+        losses[2 * row] = real ? (double)loss : 0.0;
         losses[2 * row + 1] = real ? (double)nll : 0.0;
     }
     if (!with_grad) return;

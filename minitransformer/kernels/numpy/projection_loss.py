@@ -53,7 +53,9 @@ def _chunks(
         total = exps @ ones  # (n,): Z / exp(largest); a product with ones is the fastest row sum
         log_z = np.log(total) + largest
         nll = log_z - target_logit
-        loss = log_z - (1.0 - label_smoothing) * target_logit - label_smoothing * mean_logit
+        loss = nll
+        if label_smoothing:  # beside a logit of -inf the product with 0 would be NaN
+            loss = log_z - (1.0 - label_smoothing) * target_logit - label_smoothing * mean_logit
         yield part, exps, total, at_target, [(each * real[part]).sum(dtype=np.float64) for each in (loss, nll)]
 
 
