@@ -3,7 +3,8 @@
 from typing import Any
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
+from minitransformer.kernels.cupy.launch import check_arrays, fits_vec16, launch_groups, name_of
+from minitransformer.kernels.precision import compute_dtype
 
 
 def cast_parameter(parameter: Array, dtype: Any) -> Array:
@@ -13,7 +14,12 @@ def cast_parameter(parameter: Array, dtype: Any) -> Array:
 
 
 def scaled_copy(x: Array, factor: Array | None, dtype: Any) -> Array:
-    """factor * x, of ``dtype``; factor: a scalar on the device, None is 1"""
+    """factor * x, of ``dtype``; factor: a scalar on the device, None is 1
+
+    Raises:
+        ShapeError: x has not the dtype that parameters and sums have beside activations of ``dtype``.
+    """
+    check_arrays(f"a parameter beside {name_of(dtype)}", x.shape, compute_dtype(dtype), x)
     xp, n = get_array_module(x), x.size
     x = xp.ascontiguousarray(x)
     y = xp.empty(x.shape, dtype)

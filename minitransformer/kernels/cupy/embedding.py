@@ -3,7 +3,7 @@
 import numpy as np
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, launch_groups
+from minitransformer.kernels.cupy.launch import blocks_for, check_arrays, fits_vec16, launch, launch_groups
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.residual import through_dropout
@@ -30,6 +30,7 @@ def positioned_embedding_forward(
     positions = None if positions is None else xp.ascontiguousarray(positions)
     y = xp.empty((*ids.shape, width), storage_dtype(table.dtype))
     dropout = arguments_of(keep, "positioned_embedding", y.shape)
+    check_arrays("positioned_embedding: positions", y.shape[-2:], table.dtype, positions)
     n_rows, n_positions = len(flat_ids), 1 if positions is None else len(positions)
     is_whole = fits_vec16(width, table, positions)
     arguments = (table, flat_ids, positions, y, n_rows, width, n_positions, scale, is_whole, *dropout)

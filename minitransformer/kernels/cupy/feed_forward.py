@@ -3,8 +3,8 @@
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch, launch_groups
-from minitransformer.kernels.cupy.linear import affine, check_bias, rows_of
+from minitransformer.kernels.cupy.launch import blocks_for, check_arrays, fits_vec16, launch, launch_groups
+from minitransformer.kernels.cupy.linear import affine, rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import compute_dtype, uses_tf32
@@ -20,7 +20,7 @@ def feed_forward_forward(
     rows, tf32 = rows_of(x), uses_tf32()  # (N, d_model)
     first, second = cast_parameter(w1, x.dtype), cast_parameter(w2, x.dtype)
     dropout = arguments_of(keep, "feed_forward", (*x.shape[:-1], w1.shape[1]))
-    check_bias(b1, first)
+    check_arrays("feed_forward: b1", first.shape[1:], compute_dtype(x.dtype), b1)
     active = matmul(rows, first, tf32=tf32)  # (N, d_ff)
     n_rows, d_ff = active.shape
     arguments = (active, b1, n_rows, d_ff, fits_vec16(d_ff, active, b1), *dropout)

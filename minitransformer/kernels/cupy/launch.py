@@ -100,6 +100,18 @@ def name_of(dtype: Any) -> str:
     return np.dtype(dtype).name
 
 
+def check_arrays(what: str, shape: tuple[int, ...], dtype: Any, *arrays: Array | None) -> None:
+    """A kernel sees only addresses: of an array that is shorter or of another type it would read other memory.
+
+    Raises:
+        ShapeError: one of the arrays has not this shape and dtype.
+    """
+    for array in arrays:
+        if array is not None and (array.shape != shape or array.dtype != dtype):
+            found = f"{array.shape} and {array.dtype}"
+            raise ShapeError(f"{what} must have the shape {shape} and the dtype {name_of(dtype)}, got {found}")
+
+
 def blocks_for(n: int, per_block: int = THREADS) -> int:
     """Blocks that have at least ``n`` threads, or ``n`` units of which a block has ``per_block``."""
     return -(-n // per_block)

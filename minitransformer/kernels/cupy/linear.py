@@ -1,12 +1,11 @@
 """Kernel of linear: products in the dtype of activations, the gradient of the matrix in its own."""
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.errors import ShapeError
 from minitransformer.kernels.cupy.cast import cast_parameter
 from minitransformer.kernels.cupy.gemm import matmul
-from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
+from minitransformer.kernels.cupy.launch import check_arrays, fits_vec16, launch_groups
 from minitransformer.kernels.cupy.sums import sum_rows
-from minitransformer.kernels.precision import uses_tf32
+from minitransformer.kernels.precision import compute_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
 
@@ -34,22 +33,12 @@ def rows_of(x: Array) -> Array:
 
 def affine(rows: Array, matrix: Array, bias: Array, *, tf32: bool) -> Array:
     """y = rows matrix + bias, (N, d_in) to (N, d_out)"""
-    check_bias(bias, matrix)
+    check_arrays("linear: bias", matrix.shape[1:], compute_dtype(matrix.dtype), bias)
     y = matmul(rows, matrix, tf32=tf32)
     n_rows, width = y.shape
     arguments = (y, bias, n_rows, width, fits_vec16(width, y, bias))
     launch_groups("feed_forward", "add_bias", n_rows, width, arguments, y.dtype)
     return y
-
-
-def check_bias(bias: Array, matrix: Array) -> None:
-    """A kernel would read beyond the end of a bias that is too short.
-
-    Raises:
-        ShapeError: the bias does not have one value per column.
-    """
-    if bias.shape != matrix.shape[1:]:
-        raise ShapeError(f"linear: the bias must have the shape {matrix.shape[1:]}, got {bias.shape}")
 
 
 linear = Rule("linear", linear_forward, linear_backward)

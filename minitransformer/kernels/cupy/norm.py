@@ -1,7 +1,7 @@
 """Kernels of layer_norm and residual_dropout_norm: each value is read once and written once, forward and backward."""
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import blocks_for, fits_vec16, launch
+from minitransformer.kernels.cupy.launch import blocks_for, check_arrays, fits_vec16, launch
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, arguments_of
 from minitransformer.kernels.cupy.sums import sum_rows
@@ -25,6 +25,8 @@ def residual_dropout_norm_forward(
 ) -> tuple[Array, tuple]:
     """As in ops/residual.py; ``keep`` is a CountedMask. Without a sublayer this is layer_norm."""
     dropout = arguments_of(keep, "residual_dropout_norm", x.shape)
+    check_arrays("residual_dropout_norm: sublayer", x.shape, x.dtype, sublayer)
+    check_arrays("layer_norm: gamma and beta", x.shape[-1:], compute_dtype(x.dtype), gamma, beta)
     xp, rows = get_array_module(x), rows_of(x)  # (N, d_model)
     others = None if sublayer is None else rows_of(sublayer)
     y, x_hat = xp.empty_like(rows), xp.empty_like(rows)

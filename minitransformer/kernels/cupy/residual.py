@@ -1,7 +1,7 @@
 """Kernel of residual_dropout: masks are drawn again in backward, so none is read or kept."""
 
 from minitransformer.backend import Array, get_array_module
-from minitransformer.kernels.cupy.launch import fits_vec16, launch_groups
+from minitransformer.kernels.cupy.launch import check_arrays, fits_vec16, launch_groups
 from minitransformer.kernels.cupy.linear import rows_of
 from minitransformer.kernels.cupy.masks import CountedMask, DropoutArguments, arguments_of
 from minitransformer.ops.rule import Rule
@@ -28,6 +28,7 @@ def through_dropout(x: Array, dropout: DropoutArguments) -> Array:
 
 def dropped_sum(x: Array | None, sublayer: Array, dropout: DropoutArguments) -> Array:
     """x + sublayer * keep / (1 - p_drop), or without x the second term"""
+    check_arrays("residual_dropout: x", sublayer.shape, sublayer.dtype, x)
     rows = rows_of(sublayer)
     others = None if x is None else rows_of(x)
     y = get_array_module(rows).empty_like(rows)
