@@ -23,6 +23,7 @@ class Source(NamedTuple):
     output: int
     requires_grad: bool
     shape: tuple[int, ...]
+    dtype: Any
 
 
 class Node:
@@ -40,7 +41,7 @@ class Node:
         self.rule = rule
         self.saved: tuple | None = saved
         self.inputs = [
-            x if x.node is None and x.requires_grad else Source(x.node, x.output, x.requires_grad, x.data.shape)
+            x if x.node is None and x.requires_grad else Source(x.node, x.output, x.requires_grad, x.shape, x.dtype)
             for x in inputs
         ]
         self.n_outputs = n_outputs
@@ -87,5 +88,6 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
                 accumulate(source, grad_input)
                 continue
             key = (source.node, source.output)
+            grad_input = grad_input.astype(source.dtype, copy=False)  # beside float64 that of float32 is float64
             # A sum is a new array: a rule may have given the same one to several inputs.
             grads[key] = grads[key] + grad_input if key in grads else grad_input

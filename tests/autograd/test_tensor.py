@@ -8,8 +8,9 @@ import pytest
 from cases import CASES, as_tuple, value
 
 from minitransformer import kernels
-from minitransformer.autograd import Tensor, check_gradient, functions, no_grad
+from minitransformer.autograd import Tensor, apply, check_gradient, functions, no_grad
 from minitransformer.errors import AutogradError, ShapeError
+from minitransformer.ops.rule import Rule
 
 OPERATORS = {
     "sum": lambda a, b: a + b,
@@ -95,6 +96,15 @@ def test_a_gradient_has_the_dtype_of_its_leaf_beside_one_of_another_dtype(dtypes
     for _ in range(2):
         (a * b).sum().backward()
     assert (a.grad.dtype, b.grad.dtype) == dtypes
+
+
+def test_a_rule_is_given_a_gradient_of_the_dtype_of_its_output():
+    """A kernel on a GPU would read one of another dtype as if it had this one."""
+    given = []
+    rule = Rule("probe", lambda x: (x.copy(), ()), lambda grad_y, saved: (given.append(grad_y.dtype) or grad_y,))
+    x = Tensor(np.ones(3, np.float32), requires_grad=True)
+    (apply(rule, x) * Tensor(np.ones(3))).sum().backward()
+    assert given == [np.float32]
 
 
 @pytest.mark.parametrize("operate", [operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul])
