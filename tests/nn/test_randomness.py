@@ -65,11 +65,11 @@ def test_the_same_seed_gives_the_same_weights():
 
 @pytest.mark.parametrize("p_drop", [0.1, 0.3, 0.5])
 def test_dropout_keeps_a_share_of_one_minus_p(p_drop):
-    keep = DropoutMasks(seed=1).keep((300, 300), p_drop)
+    keep = DropoutMasks(seed=1).keep((2000, 2000), p_drop)
     spread = math.sqrt(p_drop * (1 - p_drop) / keep.size)
     assert keep.dtype == bool and abs(keep.mean() - (1 - p_drop)) < 4 * spread
     for axis in (0, 1):
-        assert abs(keep.mean(axis=axis) - (1 - p_drop)).max() < 6 * spread * math.sqrt(300)
+        assert abs(keep.mean(axis=axis) - (1 - p_drop)).max() < 6 * spread * math.sqrt(2000)
 
 
 def test_a_dropout_mask_depends_on_seed_update_micro_batch_and_site_alone():
