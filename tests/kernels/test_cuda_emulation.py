@@ -14,9 +14,10 @@ from slow_philox import philox
 
 from minitransformer.errors import ShapeError
 from minitransformer.kernels import CountedMask
-from minitransformer.kernels.cupy import FUNCTIONS, launch
+from minitransformer.kernels.cupy import FUNCTIONS, gemm, launch
 from minitransformer.kernels.cupy.gemm import matmul
 from minitransformer.kernels.cupy.masks import arguments_of, mixed_key
+from minitransformer.kernels.cupy.projection_loss import chunk_rows, pitch_of
 from minitransformer.kernels.cupy.source import FOLDER, source_of
 
 pytestmark = pytest.mark.cuda  # needs packages of the dev extra
@@ -85,6 +86,28 @@ def test_philox_gives_the_published_numbers():
     ones = 2**32 - 1
     assert philox([0] * 4, [0] * 2) == [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]
     assert philox([ones] * 4, [ones] * 2) == [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]
+
+
+@pytest.mark.parametrize("p_drop", [1e-5, 0.1, 0.3, 0.999])
+def test_the_share_that_a_counted_mask_drops_is_that_asked_for(p_drop):
+    _, _, threshold, factor = CountedMask(1, 2, (3, 8), p_drop).arguments
+    assert abs(threshold / 65536 - p_drop) <= 1 / 131072 and factor == 1 / (1 - p_drop)
+
+
+@pytest.mark.parametrize("card", [1 << 30, 24 << 30, 80 << 30])
+def test_logits_fill_two_gib_or_a_sixteenth_of_a_smaller_card(card):
+    row = 2 * pitch_of(37_000)
+    held = row * chunk_rows(37_000, 2, card)
+    assert held <= min(2 << 30, card / 16) < held + row and chunk_rows(37_000, 2, row) == 1
+
+
+def test_tf32_is_asked_for_where_factors_are_float32(device, monkeypatch):
+    asked = []
+    monkeypatch.setattr(gemm, "cublas", lambda: (lambda *arguments: asked.append(arguments[-2]), lambda: 0))
+    for dtype in ("float32", "float64", "float16"):
+        for tf32 in (True, False):
+            matmul(np.ones((2, 2), dtype), np.ones((2, 2), dtype), tf32=tf32)
+    assert asked == [gemm.COMPUTE_TF32, gemm.COMPUTE_FLOAT32, *[gemm.COMPUTE_FLOAT64] * 2, *[gemm.COMPUTE_FLOAT32] * 2]
 
 
 def test_products_read_columns_and_transposed_matrices_where_they_lie(device, rng, monkeypatch):
