@@ -88,6 +88,6 @@ def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], N
                 accumulate(source, grad_input)
                 continue
             key = (source.node, source.output)
-            grad_input = grad_input.astype(source.dtype, copy=False)  # beside float64 that of float32 is float64
+            grad_input = grad_input.astype(source.dtype, copy=False)  # where float32 meets float64 it would be float64
             # A sum is a new array: a rule may have given the same one to several inputs.
             grads[key] = grads[key] + grad_input if key in grads else grad_input
