@@ -210,7 +210,7 @@ def test_a_checkpoint_has_its_tokenizer_and_another_vocabulary_is_refused(state,
     save_checkpoint(tmp_path / "a.npz", model, Adam(model.parameters), update=1, config=fitting, tokenizer_text=text)
     assert load_model(tmp_path / "a.npz")[1].dumps() == text
     save_checkpoint(tmp_path / "b.npz", state[1], optimizer, update=1, config=config, tokenizer_text=text)
-    with pytest.raises(CheckpointError, match=f"must have the model's 20 tokens, got {tokenizer.vocab_size}"):
+    with pytest.raises(CheckpointError, match=f"must have the model's vocab_size, 20, got {tokenizer.vocab_size}"):
         load_model(tmp_path / "b.npz")
 
 
