@@ -78,7 +78,7 @@ def _driver() -> Finding:
 
 def _mpi() -> Finding:
     if importlib.util.find_spec("mpi4py") is None:
-        return "", f"several processes on CPUs are faster with it; {install_hint('mpi')}"
+        return "", f"the CPUs of several machines need it to train together; {install_hint('mpi')}"
     import mpi4py
 
     mpi4py.rc.initialize = False  # ask for the version without becoming an MPI process
