@@ -82,8 +82,8 @@ def _room(config: Config, sentences: int, length: int, found: "MemoryPlan", memo
     most = sentences + int((memory * GIB - logits - found.peak) // found.per_sentence)
     if most < 1:
         needs = (found.peak + logits - (sentences - 1) * found.per_sentence) / GIB
-        return f"{memory:g} GiB have no room for one sentence, which needs {needs:.1f} GiB; take a smaller model"
-    return f"{memory:g} GiB have room for {most:,} sentences, {most * length:,} tokens on each side"
+        return f"{memory:g} GiB has no room for one sentence, which needs {needs:.1f} GiB; take a smaller model"
+    return f"{memory:g} GiB has room for {most:,} sentences, {most * length:,} tokens on each side"
 
 
 def _disk(config: Config, found: "MemoryPlan") -> str:

@@ -102,7 +102,7 @@ def test_the_command_prints_a_plan(tmp_path, capsys, refused):
         output = capsys.readouterr().out
         assert "parameters; micro-batches of 163 sentences of 25 + 25 tokens, 1 at a time; MiB" in output
         hours = 3e6 * batch_flops(Config.load(path).model, 163, 25, 25) / 2e12 / 3600
-        assert f"\n{hours:.1f} hours at 2 TFLOP/s" in output and "1 GiB have room for" in output
+        assert f"\n{hours:.1f} hours at 2 TFLOP/s" in output and "1 GiB has room for" in output
         room = int(output.split("room for ")[1].split(" ")[0].replace(",", ""))
         peak = plan_memory(Config.load(path).model, room, 25, 25).peak
         assert peak == pytest.approx(memory, rel=0.02)
