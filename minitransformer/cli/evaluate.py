@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
-    parser = commands.add_parser("evaluate", help="translate a test set and print its BLEU score")
+    parser = commands.add_parser("evaluate", help="translate a test set and print BLEU and chrF")
     add_model_options(parser, also="; with --ablation: the training.directory of a run")
     parser.add_argument("--src", type=Path, required=True, metavar="FILE", help="source text, one sentence a line")
     parser.add_argument("--ref", type=Path, required=True, metavar="FILE", help="reference translations, line by line")

@@ -33,12 +33,21 @@ PIPE_CLOSED = 141
 """The exit code that a shell shows for SIGPIPE."""
 
 
+class Commands(argparse._SubParsersAction):
+    """The help of a command begins with its line in the list of commands, unless it has a description of its own."""
+
+    def add_parser(self, name: str, *, help: str, **options) -> argparse.ArgumentParser:  # noqa: A002 - argparse's name
+        options = {"description": f"{help[0].upper()}{help[1:]}."} | options
+        return super().add_parser(name, help=help, **options)
+
+
 class Parser(argparse.ArgumentParser):
     """An ArgumentParser that reports an error in one line, and keeps the line breaks of descriptions."""
 
     def __init__(self, *arguments, **options):
         formatter = partial(argparse.RawDescriptionHelpFormatter, max_help_position=30)
         super().__init__(*arguments, **options, allow_abbrev=False, formatter_class=formatter)
+        self.register("action", "parsers", Commands)
 
     def error(self, message: str) -> NoReturn:
         self.exit(BAD_INPUT, f"{self.prog}: {printable(message, 1000)}; see {self.prog} --help\n")

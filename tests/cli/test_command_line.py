@@ -45,6 +45,13 @@ def test_every_option_is_required_or_its_help_has_the_default(command, name, set
     assert settings.get("required") or not name.startswith("-") or "default" in settings["help"]
 
 
+@pytest.mark.parametrize("command", ["average", "doctor", "evaluate", "bpe", "bpe train", "plot attention"])
+def test_help_of_a_command_says_what_it_does(command, capsys):
+    _, usage, description, *_ = re.split(r"(?:^|\n\n)(?=usage: )|\n\n", help_of(capsys, *command.split()))
+    assert usage.startswith(f"usage: minitransformer {command} ")
+    assert description[0].isupper() and description.endswith(".")
+
+
 def test_help_of_train_lists_every_key_of_the_config(capsys):
     text = help_of(capsys, "train")
     assert "model.d_model (int, 512): width of the residual stream" in text
