@@ -46,6 +46,12 @@ def cuda_trouble() -> str | None:
     return _card_trouble(cupy, wanted // 1000) or library_trouble(wanted // 1000) or _first_product_trouble(cupy)
 
 
+def unused_gpu(device: str) -> str:
+    """One line that says why auto is the CPU on a machine with NVIDIA's driver; "" otherwise."""
+    trouble = cuda_trouble() if device == "auto" and driver_version() else None
+    return f"train: on the CPU, not on the GPU: {trouble}" if trouble else ""
+
+
 def _card_trouble(cupy: ModuleType, cuda: int) -> str | None:
     """Whether the GPU is too old for the wheel: CUDA 13 needs Turing or later."""
     have = int(cupy.cuda.Device().compute_capability)

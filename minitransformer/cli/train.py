@@ -74,6 +74,7 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
     from minitransformer.autograd import detect_anomaly
     from minitransformer.backend import device_wait, load_array_module
     from minitransformer.cli.rules import rules_of
+    from minitransformer.cuda_diagnosis import unused_gpu
     from minitransformer.kernels.profile import Profile
     from minitransformer.training import Trainer
 
@@ -85,6 +86,7 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
         rules = rules_of(arguments.rules, config, process_group.size, say)
     with rules as hashes, detect_anomaly(arguments.detect_anomaly):
         trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
+        trainer.progress.write(unused_gpu(config.execution.device))
         outcome = trainer.run()
     folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it
     if profile is not None and profile.updates:
