@@ -2,9 +2,9 @@
 
     python -m benchmarks.training_step [--quick]
 
-Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch
-in one thread, with all threads of BLAS. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
-torch.compile; it is given as many threads as NumPy's BLAS has (limit both with OPENBLAS_NUM_THREADS), and the memory
+Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch,
+whose large products all threads share. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
+torch.compile; it is given as many threads as these products (limit both with OPENBLAS_NUM_THREADS), and the memory
 settings of our trainer hold for it too, since they hold for the process. Other work on the machine at the same time
 distorts the figures.
 """
@@ -35,8 +35,8 @@ from minitransformer.training import GradientAccumulator, train_step
 from minitransformer.workers import SERIAL, Workers
 
 ABOUT = """Milliseconds an update, median (lowest to highest); ratios are medians over rounds, for the faster of our two
-ways: two micro-batches side by side in two threads, or one batch with all threads of BLAS. The last line is
-made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all."""
+ways: two micro-batches side by side in two threads, or one batch, whose large products all threads share. The last
+line is made of real sentences of Multi30k, two micro-batches of different lengths an update, with padding, for all."""
 WARM_UP = 2  # rounds that do not count
 OURS = ("side by side", "one batch")
 OTHERS = ("pytorch", "products", "compiled")

@@ -2,8 +2,9 @@
 
     python -m benchmarks.scaling [--quick]
 
-The sum of a vector over two ranks by shared memory and by MPI; an update of two ranks with one BLAS thread each, by
-both, beside one process with two threads (and beside its own two threads, each with a micro-batch).
+The sum of a vector over two ranks by shared memory and by MPI; an update of two ranks with one thread each, by both,
+beside one process that takes the batch as one, its large products in two threads, and beside one whose two threads
+take a micro-batch each.
 """
 
 import importlib.util
@@ -31,12 +32,12 @@ def mpiexec() -> str | None:
     return shutil.which("mpiexec", path=str(Path(sys.executable).parent)) or shutil.which("mpiexec")
 
 
-def on_ranks(start: str, blas_threads: int, **task: object) -> object:
+def on_ranks(start: str, threads: int, **task: object) -> object:
     """What `rank.py` measures: in one process ("alone"), or on two ranks of ``"launch"`` or ``"mpiexec"``."""
     words = [sys.executable, "-m", "benchmarks.scaling.rank", "2" if start == "launch" else "0", json.dumps(task)]
     if start == "mpiexec":
         words = [mpiexec(), "-n", "2", *words]
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(blas_threads)}
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": str(threads)}
     done = subprocess.run(
         words, env=environment, cwd=Path(__file__).parents[2], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -60,7 +61,7 @@ def measure_steps(name: str, quick: bool) -> dict:
     return {
         "size": name,
         "parameters": launched["parameters"],
-        "one process, two BLAS threads": on_ranks("alone", 2, **task)["alone"],
+        "one process, one batch": on_ranks("alone", 2, **task)["alone"],
         "one process, two workers": on_ranks("alone", 1, **task | {"workers": 2})["alone"],
         "two ranks, shared memory": launched["sum"],
         "two ranks, MPI": by_mpi["sum"],
