@@ -55,6 +55,7 @@ FAULTS = {
         "d_model where d_k belongs": with_inputs(right.self_attention, w_q=lambda w: w * (w.shape[1] / len(w)) ** 0.5),
         "Queries and keys are exchanged": lambda x, w_q, w_k, w_v: right.self_attention(x, w_k, w_q, w_v),
         "the number of words": "x @ w_q -> x @ w_q * math.sqrt(w_q.shape[1] / len(x))",
+        "d_v, the width of a value": "x @ w_q -> x @ w_q * math.sqrt(w_q.shape[1] / w_v.shape[1])",
         "Each row, one query, must": ("weights(q, k, -> weights(k, q,", "bool)) @ v -> bool)).T @ v"),
         "lost their axis": (
             "return -> e = np.exp(q @ k.T / math.sqrt(q.shape[1]))\n    return",

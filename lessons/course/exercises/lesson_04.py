@@ -21,9 +21,8 @@ def softmax_of(scores):
 
 
 def self_attention_inputs(rng):
-    for length, d_model, d_k in ((2, 4, 2), (5, 12, 3)):
-        x, w_q, w_k, w_v = (rng.standard_normal(s) for s in ((length, d_model), *[(d_model, d_k)] * 3))
-        yield x, w_q, w_k, w_v
+    for length, d_model, d_k, d_v in ((2, 4, 2, 3), (5, 12, 3, 4)):
+        yield tuple(rng.standard_normal(s) for s in ((length, d_model), *((d_model, d) for d in (d_k, d_k, d_v))))
 
 
 def self_attention(x, w_q, w_k, w_v):
@@ -38,7 +37,7 @@ SELF_ATTENTION = Exercise(
     "04_attention.self_attention",
     self_attention_inputs,
     reference=self_attention,
-    tested="two sizes with d_model larger than d_k, against the engine's attention of the three projections",
+    tested="two sizes with d_model, d_k and d_v all different, against the engine's attention of the three projections",
     mistakes=(
         Mistake(
             "d_model where d_k belongs: the scores are sums of d_k products, so sqrt(d_k) is their spread.",
@@ -59,6 +58,10 @@ SELF_ATTENTION = Exercise(
         Mistake(
             "The root is of the number of words; sqrt(d_k) is that of the columns of q.",
             lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k, math.sqrt(len(x)))) @ (x @ w_v),
+        ),
+        Mistake(
+            "The root is of d_v, the width of a value; sqrt(d_k) is that of the columns of q.",
+            lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k, math.sqrt(w_v.shape[1]))) @ (x @ w_v),
         ),
         Mistake(ONLY_ROWS, lambda x, w_q, w_k, w_v: softmax_of(scores_of(x @ w_q, x @ w_k).T).T @ (x @ w_v)),
         Mistake(
