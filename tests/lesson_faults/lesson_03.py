@@ -43,6 +43,7 @@ FAULTS = {
         "Too small by the batch size": with_result(right.loss_backward, lambda grad: grad / len(grad)),
         "The smoothing is missing": with_inputs(right.loss_backward, eps=lambda eps: 0.0),
         "This is p - q alone": "grad_loss * real *  -> ",
+        "exp(900) is inf": "softmax(logits) -> np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)",
         "wrong sign": with_result(right.loss_backward, lambda grad: -grad),
         "grad_loss is not used": with_inputs(right.loss_backward, grad_loss=lambda grad_loss: 1.0),
     },

@@ -124,6 +124,7 @@ FLOOR = (
     "A number is added to p, or p has a floor, so that its logarithm is finite. Where p became 0 the loss is then far "
     "too small: write ln p = z - ln sum e^z, from the logits."
 )
+OVERFLOW = "Exponentials overflow: exp(900) is inf. Take the largest logit of each row away before exp."
 ZERO_FIRST = "The logarithm is taken of a probability that became 0: write ln p = z - ln sum e^z, from the logits."
 
 
@@ -172,7 +173,7 @@ SMOOTHED_LOSS = Exercise(
         ),
         Mistake(ZERO_FIRST, smoothed_by(right_loss, log_of=lambda logits: np.log(softmax_forward(logits)[0]))),
         Mistake(
-            "Exponentials overflow: exp(900) is inf. Take the largest logit of each row away before exp.",
+            OVERFLOW,
             smoothed_by(right_loss, log_of=lambda z: z - np.log(np.exp(z).sum(axis=-1, keepdims=True))),
         ),
     ),
@@ -185,6 +186,7 @@ SMOOTHED_LOSS = Exercise(
 def loss_inputs(rng):
     for (logits, targets), grad_loss, eps in zip(batches(rng), (2.0, 0.5, -1.5), (0.3, 0.1, 0.2), strict=True):
         yield grad_loss, logits, targets, eps
+    yield 1.0, np.array([[900.0, 905.0, 903.0]]), np.array([1]), 0.1
 
 
 def loss_backward(grad_loss, logits, targets, eps, pad_id=PAD):
@@ -206,7 +208,8 @@ LOSS_BACKWARD = Exercise(
     "03_softmax.loss_backward",
     loss_inputs,
     reference=lambda grad_loss, logits, targets, eps: loss_backward(grad_loss, logits, targets, eps),
-    tested="three batches with padding, three values of eps and of grad_loss, against the engine's backward",
+    tested="three batches with padding, three values of eps and of grad_loss, and logits of 900, against the engine's "
+    "backward",
     mistakes=(
         Mistake(
             "Too small by the batch size: the loss is a sum over tokens, and nothing is divided by N.",
@@ -229,6 +232,10 @@ LOSS_BACKWARD = Exercise(
             lambda g, logits, targets, eps: softmax_forward(logits)[0] - smoothed(targets, logits.shape[1], eps),
         ),
         Mistake("The smoothing is missing.", lambda g, logits, targets, eps: loss_backward(g, logits, targets, 0.0)),
+        Mistake(
+            OVERFLOW,
+            lambda g, logits, targets, eps: loss_backward(g, logits, targets, eps) + 0 * np.exp(logits),
+        ),
         Mistake("grad_loss is not used.", lambda g, logits, targets, eps: loss_backward(1.0, logits, targets, eps)),
         Mistake(
             "The target loses 1 instead of 1 - eps, on top of eps / V: q sums to more than one.",
