@@ -26,6 +26,7 @@ FAULTS = {
     "unbroadcast": {
         "Too small by the number of copies": ("sum(axis=tuple -> mean(axis=tuple", "sum(axis=axis -> mean(axis=axis"),
         "must have the shape (2, 1), got (2, 3)": "grad.sum(axis=axis, keepdims=True) -> grad",
+        "must have the shape (1, 2, 1), got (1, 2, 3)": "grad = grad.sum(axis=axis, -> return grad.sum(axis=axis,",
         "Only the first copy": (
             ".sum(axis=tuple(range(grad.ndim - len(shape)))) -> [(0,) * (grad.ndim - len(shape))]",
             ".sum(axis=axis, keepdims=True) -> .take([0], axis=axis)",

@@ -78,7 +78,8 @@ JUDGED = {
     right_in_the_first_number_alone: (
         cube,
         False,
-        "A gradient that is right in its first number alone was called right: move every number of x.",
+        "A gradient that is right in its first number alone was called right: move every number of x, and let no "
+        "number of grad_y be 0.",
     ),
     softmax_rule: (softmax_of, True, f"The right backward of a softmax was called wrong: {ONES}"),
     zeros: (softmax_of, False, f"A backward of zeros behind a softmax was called right: {ONES}"),
