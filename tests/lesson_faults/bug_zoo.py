@@ -95,5 +95,6 @@ FAULTS = {
         "not shifted": with_result(right.shifted_target, lambda tgt_in, _: (tgt_in, tgt_in)),
         "shifted by two": target_by_two,
         "EOS is missing": target_without_end,
+        "The result holds floats": with_result(right.shifted_target, lambda *arrays: tuple(1.0 * a for a in arrays)),
     },
 }

@@ -23,9 +23,9 @@ def joined(*parts):
     return np.concatenate([np.atleast_1d(part) for part in parts])
 
 
-def ids_as_floats(function, tokens, begin, end):
+def ids_as_floats(function, *inputs):
     """Whether an embedding could not be indexed with the result."""
-    if all(part.dtype.kind in "iu" for part in function(tokens, begin, end)):
+    if all(part.dtype.kind in "iu" for part in function(*inputs)):
         return None
     return "The result holds floats, and ids are indices of the embedding: give np.zeros and its like dtype=int."
 

@@ -3,15 +3,17 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
+from course.exercises.lesson_09 import ids_as_floats
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.ops.softmax import log_softmax_forward
 from minitransformer.optim import learning_rate
 from minitransformer.text import pad_batch
 
 
-def cage(name, inputs, reference, tested, *mistakes):
+def cage(name, inputs, reference, tested, *mistakes, properties=()):
     """An exercise from pairs (message, wrong function)."""
-    return Exercise(f"bug_zoo.{name}", inputs, reference, tested, tuple(Mistake(*pair) for pair in mistakes))
+    pairs = tuple(Mistake(*pair) for pair in mistakes)
+    return Exercise(f"bug_zoo.{name}", inputs, reference, tested, pairs, properties)
 
 
 # -- 2 schedule -------------------------------------------------------------------------------------------------------
@@ -148,4 +150,5 @@ SHIFTED_TARGET = cage(
         last_column_cut_off,
     ),
     ("The two arrays are exchanged: (read, said).", lambda sequences: pairs(sequences)[::-1]),
+    properties=(ids_as_floats,),
 )
