@@ -50,6 +50,7 @@ def in_other_order(expected: Sequence, got: Sequence, rtol: float, names: Sequen
 def difference(expected: Sequence, got: Sequence, called_with: str, rtol: float, names: Sequence[str] = ()) -> str:
     """Of results in the right form, all of them wrong: which parts are, and how the first of them is."""
     cases = [parts_of(a, b, names) for a, b in zip(expected, got, strict=True) if form_error(a, b) is None]
+    cases = [case for case in cases if len(case) == len(cases[0])]  # other inputs may give more parts
     wrong = [[not same(right, given, rtol) for _, right, given in case] for case in cases]
     names = [name for name, _, _ in cases[0]]
     texts = [right_and_wrong(names, [any(part) for part in zip(*wrong, strict=True)])] if len(names) > 1 else []

@@ -148,6 +148,7 @@ FAULTS = {
             "map(attention_at, attentions) -> [lambda *inputs: attention_at(name)(*inputs) for name in attentions]"
         ),
         "All norms are the last one": "[norm_at(j) for -> [lambda x: norm_at(j)(x) for",
+        "Part 2 are right; Part 3 and Part 4 are not": "gamma {j} -> gamma 0",
         "the list of norms": ", [norm_at(j) for j in range(len(attentions) + 1)] -> ",
         "`place` holds": lambda p, place, *rest: right.sublayers(p, f"{place[:7]} 0", *rest),
     },
