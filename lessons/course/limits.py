@@ -54,14 +54,15 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
 
     def work() -> None:
         try:
-            with np.errstate(all="ignore"):
-                outcome["result"] = call()
-        except _TimeIsUp:
+            try:
+                with np.errstate(all="ignore"):
+                    outcome["result"] = call()
+            except BaseException as error:
+                outcome["error"] = error
+            finally:
+                sys.settrace(None)
+        except _TimeIsUp:  # thrown once more, it may arrive when the call has been left
             pass
-        except BaseException as error:
-            outcome["error"] = error
-        finally:
-            sys.settrace(None)
 
     thread = threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True)
     try:

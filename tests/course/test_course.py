@@ -2,11 +2,13 @@
 
 import re
 import sys
+import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from course import show
+from course import limits, show
 from course.gradients import check_gradient
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
@@ -85,3 +87,13 @@ def test_check_gradient_names_the_wrong_input(rng, capsys):
     check_gradient((layer_norm_forward, forgets_beta), x, gamma, beta)
     out = capsys.readouterr().out
     assert out.startswith("forgets_beta:") and "WRONG in input 2" in out and out.count("\n") == 1
+
+
+def test_a_stop_that_comes_when_the_call_is_over_says_nothing(rng, monkeypatch, capsys):
+    def stopped(trace):
+        raise limits._TimeIsUp
+
+    monkeypatch.setattr(limits, "sys", SimpleNamespace(settrace=stopped))
+    monkeypatch.setattr(threading, "excepthook", lambda told: print(told.exc_type))
+    check_gradient(layer_norm, rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5))
+    assert re.fullmatch("layer_norm: .*: right\n", capsys.readouterr().out)
