@@ -85,9 +85,9 @@ this_machine = cache(machine_facts)  # asked for once: it starts processes
 
 
 def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
-    """The trials that have no result yet, then the report of all."""
+    """The trials that have no result yet, then the report of the seeds that have every trial, as pairs need both."""
     check_settings(arguments.results, experiment.settings)
-    folder = Path("runs/paper") / experiment.program
+    folder, names = Path("runs/paper") / experiment.program, experiment.names(experiment.settings)
     jobs = [
         Job(
             name,
@@ -96,12 +96,14 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
             folder / f"{name}-{seed}.log".replace(" ", "-"),
         )
         for seed in range(1, arguments.seeds + 1)
-        for name in experiment.names(experiment.settings)
+        for name in names
     ]
     run_sweep(jobs, arguments.results, arguments.processes)
     results = read_results(arguments.results)
+    done = {result["key"] for result in results}
+    whole = [each for each in results if done.issuperset((name, each["seed"]) for name in names)]
     with showing(arguments.results):
-        text = experiment.markdown(results)
+        text = experiment.markdown(whole)
     write_report(arguments.results, text)
 
 

@@ -74,14 +74,17 @@ def test_a_quick_run_prints_its_report_and_writes_nothing(name, monkeypatch, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_experiment_that_is_done_writes_its_report_without_a_trial(monkeypatch, tmp_path, capsys, refused):
+def test_a_report_is_of_the_seeds_that_have_every_trial_and_needs_no_other(monkeypatch, tmp_path, capsys, refused):
     need("matplotlib")
     module, path = long_range, tmp_path / "results.jsonl"
-    path.write_bytes((RESULTS / "long_range.jsonl").read_bytes())
+    whole = (RESULTS / "long_range.jsonl").read_text(encoding="utf-8")
+    one_of_seed_21 = whole.splitlines()[0].replace('"seed": 1,', '"seed": 21,')  # what a killed run has left
+    path.write_text(f"{whole}{one_of_seed_21}\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["long_range", "--results", str(path)])
     assert trials.main(module.EXPERIMENT) == 0
-    assert (tmp_path / "results.md").read_text(encoding="utf-8") == capsys.readouterr().out
+    text = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert text == capsys.readouterr().out == (RESULTS / "long_range.md").read_text(encoding="utf-8")
     path.write_text(json.dumps({"name": "recurrent, 4", "seed": 1, "settings": {"distances": [3]}}), encoding="utf-8")
     refused(trials.main(module.EXPERIMENT), "results must have the settings")
 
