@@ -7,7 +7,7 @@ from pathlib import Path
 
 import examples.multi30k.r_drop  # noqa: F401
 from examples.multi30k.rungs import MEANS_OF, Step
-from examples.paper.points import SPARE, mean_of_last
+from examples.paper.points import SPARE, mean_of_last, updates_of_mean
 from examples.paper.sweep import run_to_end
 from examples.report import machine_facts
 from minitransformer.checkpoints.same_run import MAY_CHANGE
@@ -38,7 +38,9 @@ def config_of(step: Step, seed: int, arguments: argparse.Namespace) -> Config:
     own = {key: str(path) for key, path in own.items()}
     own |= {"training.seed": seed, "training.threads": 1, "training.keep_checkpoints": max(MEANS_OF) + SPARE}
     settings = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in (step.settings | own).items()]
-    return Config.load(arguments.recipe, settings)
+    config = Config.load(arguments.recipe, settings)
+    updates_of_mean(config, max(MEANS_OF))  # refuses too few before any training
+    return config
 
 
 def tokenizer_path(arguments: argparse.Namespace) -> Path:

@@ -57,21 +57,25 @@ def learn(
 
 
 def mean_of_last(config: Config, count: int) -> Checkpoint:
-    """The mean of the checkpoints of the last ``count`` multiples of save_every, the last update being one of them.
+    """The mean of the checkpoints of `updates_of_mean`; CheckpointError if one of them is not there."""
+    path_of = RunFolder(config.training.directory).path_of
+    return average_checkpoints([path_of(update) for update in updates_of_mean(config, count)])
+
+
+def updates_of_mean(config: Config, count: int) -> list[int]:
+    """The last ``count`` multiples of save_every, the last update being one of them.
 
     Raises:
         ConfigError: the training saves fewer.
-        CheckpointError: one of them is not there.
     """
     last, every = config.training.updates, config.training.save_every or config.training.updates
     updates = sorted({*range(every, last, every), last})
     if not 0 < count <= len(updates):
         raise ConfigError(
-            f"training.save_every must give as many checkpoints as the mean is of, {count}, got {len(updates)} up to "
-            f"update {last}"
+            f"the mean must be of 1 to {len(updates)} checkpoints, those of update {last} and of every {every}, got "
+            f"{count}; change training.save_every or training.keep_checkpoints"
         )
-    folder = RunFolder(config.training.directory)
-    return average_checkpoints([folder.path_of(update) for update in updates[-count:]])
+    return updates[-count:]
 
 
 def read_points(path: Path) -> list[dict]:

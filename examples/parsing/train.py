@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from examples import report_errors
-from examples.paper.points import SPARE, learn, mean_of_last
+from examples.paper.points import SPARE, learn, mean_of_last, updates_of_mean
 from examples.paper.program import read_results
 from examples.paper.sweep import append, check_settings, opened_alone
 from examples.parsing.bracketing import corpus_bracket_score
@@ -41,6 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     config, name = config_of(arguments.config, arguments)
     path = arguments.results or RESULTS / f"{name}.jsonl"
+    updates_of_mean(config, config.training.keep_checkpoints)  # refuses too few before the training
     bank, corpus, trees = prepare(arguments.trees, arguments.form, arguments.part)
     config = with_vocabularies(config, bank)
     result = {"name": f"{arguments.part}, {config.training.updates} updates", "seed": config.training.seed}
@@ -127,8 +128,7 @@ def points_of(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree
     training = config.training
     every, last = training.validate_every or training.updates, training.updates
     until = sorted({*range(every, last, every), last})
-    kept = training.keep_checkpoints and training.keep_checkpoints + SPARE  # 0: all
-    config = replace(config, training=replace(training, keep_checkpoints=kept))
+    config = replace(config, training=replace(training, keep_checkpoints=training.keep_checkpoints + SPARE))
     return learn(config, corpus, until, lambda model: scores(config, bank, model, dev, 1), word_dropout(bank))
 
 

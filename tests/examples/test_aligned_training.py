@@ -116,13 +116,15 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
         ("--set model.p_drop=0.5", "results must have the settings of this call, model.p_drop = 0.5, got 0.0"),
         ("--form B", "form = 'B', got 'C'"),
         ("--set data.tgt_tokens=90", "data.tgt_tokens = 90, got 100"),
+        ("--results others.jsonl --set training.directory=new --set training.keep_checkpoints=3", "1 to 2 checkpoints"),
+        ("--results others.jsonl --set training.directory=new --set training.keep_checkpoints=0", "1 to 2 checkpoints"),
         ("--trees nowhere", "nowhere: must hold trees in train*.mrg"),
         ("--set training.updates=60 --set training.warmup_steps=9", "training.warmup_steps = 9, got 40"),
         ("--results others.jsonl --set model.p_drop=0.5", "model.p_drop must be 0.0 to resume from run/"),
     ):
         assert (train.main([*f"{short} --trees . --results results.jsonl {more}".split()])) == 2
         assert message in capsys.readouterr().err
-    assert results() == before and not Path("others.jsonl").exists()
+    assert results() == before and not Path("others.jsonl").exists() and not Path("new").exists()
 
 
 def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
