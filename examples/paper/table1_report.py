@@ -72,6 +72,8 @@ def verdicts(result: Mapping) -> list[list[str]]:
         if abs(found - PAPER[kind][1][name]) > FAR
     }
     others, crossing, d = growth_of_paths(result), result["n"]["crossing"], result["n"]["fixed"]["d"]
+    ours, theirs = (result["n"]["layers"][kind]["seconds"] for kind in ("self-attention", "recurrent"))
+    is_faster = all(a < b for n, a, b in zip(result["n"]["sizes"], ours, theirs, strict=True) if n < d)
     found = "; ".join(f"{which} {what}" for which, what in far.items())
     times = found or f"all within {FAR} of the paper's"
     where = f"up to n = {crossing:.0f} at d = {d}" if crossing else "no crossing of the two among these sizes"
@@ -79,7 +81,7 @@ def verdicts(result: Mapping) -> list[list[str]]:
     return [
         ["time grows with n, d and r as in Table 1", f"exponents of the last doubling: {times}", answers[not far]],
         ["so do sequential operations and paths", f"other growth: {', '.join(others) or 'none'}", answers[not others]],
-        ["self-attention is faster than recurrence for n < d", where, answers[bool(crossing) and crossing >= d]],
+        ["self-attention is faster than recurrence for n < d", where, answers[is_faster]],
     ]
 
 

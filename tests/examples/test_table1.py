@@ -1,5 +1,6 @@
 """Table 1 as it is measured: sequential products, layers on a path and crossings are what they are by definition."""
 
+import json
 import math
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_power_laws_cross_where_they_are_equal():
     assert table1.crossing(sizes, 1e-9 * sizes**2.0, 3e-7 * sizes) == pytest.approx(300)
     assert table1.crossing(sizes, 1e-3 * sizes, 1e-4 * sizes) is None
     assert table1.crossing(sizes, [1.0, 3.0, 3.0, 3.0, 1.0], [2.0] * 5) is None  # at the largest it is faster again
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(0.1, "agrees"), (10, "does not agree")])
+def test_attention_is_faster_than_recurrence_also_where_their_times_never_cross(times, verdict):
+    result = json.loads((table1.RESULTS / "table1.json").read_text(encoding="utf-8"))
+    result["n"]["crossing"], layers = None, result["n"]["layers"]
+    layers["self-attention"]["seconds"] = [times * each for each in layers["self-attention"]["seconds"]]
+    assert table1_report.verdicts(result)[-1][-1] == verdict
 
 
 def test_the_exponent_is_fitted_on_either_side_of_the_cache_and_the_step_between_is_in_neither():
