@@ -66,7 +66,7 @@ def commit() -> str:
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         return f"{head} + changes" if _git("status", "--porcelain", "--", *CODE) else head
-    except (OSError, subprocess.CalledProcessError):
+    except (OSError, subprocess.SubprocessError):
         return "unknown"
 
 

@@ -3,7 +3,9 @@
 import json
 import sys
 from pathlib import Path
+from subprocess import CalledProcessError, TimeoutExpired
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -188,6 +190,14 @@ def test_a_result_names_the_gpu_where_cupy_was_loaded_and_can_use_it(trouble, na
     assert report.machine_facts().get("GPU") == named
     monkeypatch.delitem(sys.modules, "cupy")
     assert "GPU" not in report.machine_facts()
+
+
+@pytest.mark.parametrize(
+    "trouble", [FileNotFoundError("git"), CalledProcessError(128, "git"), TimeoutExpired("git", 30)]
+)
+def test_a_result_is_not_lost_where_git_does_not_tell_the_commit(trouble, monkeypatch):
+    monkeypatch.setattr(report.subprocess, "run", Mock(side_effect=trouble))
+    assert report.commit() == "unknown"
 
 
 def test_label_smoothing_has_one_verdict_on_both_pages():
