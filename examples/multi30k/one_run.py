@@ -21,7 +21,7 @@ from minitransformer.text.punctuation import normalize_punctuation
 from minitransformer.training import Trainer, read_metrics
 
 PROGRAM = "python -m examples.multi30k.ladder"
-IGNORED = (MAY_CHANGE["data"] | MAY_CHANGE["training"] | {"seed"}) - {"updates", "save_every"}
+IGNORED = (MAY_CHANGE["data"] | MAY_CHANGE["training"] | {"seed"}) - {"updates", "save_every", "init_from"}
 """Settings in which two results of a rung may differ."""
 
 
@@ -59,13 +59,13 @@ def settings_of(arguments: argparse.Namespace) -> dict:
 
 
 def recorded(config: Config) -> dict:
-    """All settings that a result depends on, by ``section.key``."""
+    """All settings that a result depends on, by ``section.key``; init_from only where a training begins with it."""
     tables = config.to_dict()
     return {
         f"{section}.{key}": value
         for section in ("model", "data", "training", "translation")
         for key, value in tables[section].items()
-        if key not in IGNORED
+        if key not in IGNORED and (key, value) != ("init_from", "")
     }
 
 

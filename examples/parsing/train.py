@@ -32,7 +32,7 @@ from minitransformer.training import Corpus, Trainer
 from minitransformer.workers import limit_threads
 
 RESULTS = Path(__file__).parent / "results"
-NOT_SETTINGS = MAY_CHANGE["training"] - {"save_every", "keep_checkpoints"} | {"seed"}
+NOT_SETTINGS = MAY_CHANGE["training"] - {"save_every", "keep_checkpoints", "init_from"} | {"seed"}
 """Of [training]: what may differ between the results of one file. The mean at the end is of so many checkpoints."""
 
 

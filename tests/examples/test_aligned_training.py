@@ -114,6 +114,7 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
     for more, message in (
         ("", "must lack the result that is asked for, got dev, 40 updates, seed 1"),
         ("--set model.p_drop=0.5", "results must have the settings of this call, model.p_drop = 0.5, got 0.0"),
+        ("--set training.init_from=run", "training.init_from = 'run', got None"),
         ("--form B", "form = 'B', got 'C'"),
         ("--set data.tgt_tokens=90", "data.tgt_tokens = 90, got 100"),
         ("--results others.jsonl --set training.directory=new --set training.keep_checkpoints=3", "1 to 2 checkpoints"),

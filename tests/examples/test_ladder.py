@@ -142,7 +142,15 @@ def test_the_test_set_is_translated_by_the_rungs_own_model_and_mean(folder, monk
     assert used == [("pre", 1, 10), ("pre", 2, 10)]
 
 
-@pytest.mark.parametrize("changed", ["[data]\ntgt_tokens = 77", "[translation]\nalpha = 0.25", "[training]\neps = 0.5"])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "[data]\ntgt_tokens = 77",
+        "[translation]\nalpha = 0.25",
+        "[training]\neps = 0.5",
+        "[training]\ninit_from = 'a model'",
+    ],
+)
 def test_a_result_is_refused_after_any_setting_has_changed(folder, changed):
     arguments, (section, setting) = ladder.parse_arguments(folder[1]), changed.split("\n")
     arguments.results.write_text(json.dumps(next(scored(climb([], 2, 99), arguments))) + "\n")
