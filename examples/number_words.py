@@ -5,7 +5,7 @@
 The order of ones and tens is reversed, words are joined, and forms depend on what follows: eins, but einundzwanzig and
 eintausend. The model sees up to 100,000 of the million numbers and is then tested on 1,000 that it never saw.
 
-    python examples/number_words.py        about two minutes on two cores
+    python examples/number_words.py        two to six minutes on two cores
 """
 
 import argparse
