@@ -34,6 +34,7 @@ from examples.multi30k.one_run import (
 )
 from examples.multi30k.rungs import Step, climb, run_names, rungs
 from examples.paper.program import read_results, showing, write_report
+from examples.paper.recurrent_tasks import multi30k_tokenizer
 from examples.paper.sweep import Job, check_same, check_settings, run_sweep
 from examples.report import machine_facts
 from minitransformer.blas import core_count
@@ -42,7 +43,7 @@ from minitransformer.cli.options import add_number, at_least_one
 from minitransformer.errors import ConfigError, DataError, quote
 from minitransformer.evaluation import require_moses, require_sacrebleu
 from minitransformer.files import read_bounded, write_text
-from minitransformer.text import Tokenizer, read_lines, read_parallel
+from minitransformer.text import read_parallel
 
 HERE = Path(__file__).parent
 PATHS = {
@@ -112,8 +113,7 @@ def train(arguments: argparse.Namespace) -> None:
     missing_jobs(arguments)  # refuses wrong settings before anything is made
     arguments.directory.mkdir(parents=True, exist_ok=True)
     if not tokenizer_path(arguments).exists():
-        lines = read_lines(arguments.data / "train.en") + read_lines(arguments.data / "train.de")
-        Tokenizer.train(lines, vocab_size=arguments.vocab_size).save(tokenizer_path(arguments))
+        multi30k_tokenizer(arguments.vocab_size, arguments.data).save(tokenizer_path(arguments))
     while jobs := missing_jobs(arguments):
         run_sweep(jobs, arguments.results, arguments.processes)
 

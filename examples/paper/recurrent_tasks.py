@@ -34,8 +34,8 @@ def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) 
 
 
 @cache
-def multi30k_tokenizer(vocab_size: int) -> Tokenizer:
-    lines = read_lines(MULTI30K / "train.en") + read_lines(MULTI30K / "train.de")
+def multi30k_tokenizer(vocab_size: int, folder: Path = MULTI30K) -> Tokenizer:
+    lines = read_lines(folder / "train.en") + read_lines(folder / "train.de")
     return Tokenizer.train(lines, vocab_size=vocab_size)
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each training has a core of its own
 from examples import report_errors
 from examples.paper.program import read_results, showing, write_report
+from examples.paper.recurrent_tasks import multi30k_tokenizer
 from examples.paper.sweep import Job, check_settings, run_sweep, run_to_end
 from examples.paper.table3_report import PRE_NORM, draw_deltas, markdown
 from examples.report import machine_facts
@@ -35,7 +36,7 @@ from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import translate_lines
 from minitransformer.model_config import TABLE3_ROWS
 from minitransformer.planning import parameter_count
-from minitransformer.text import Tokenizer, read_lines
+from minitransformer.text import read_lines
 from minitransformer.training import Trainer, read_metrics
 
 PAPER = {
@@ -145,8 +146,7 @@ def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
         config_of(row, 1, arguments)  # refuses wrong settings before any training begins
     arguments.directory.mkdir(parents=True, exist_ok=True)
     if not tokenizer_path(arguments).exists():
-        lines = read_lines(arguments.data / "train.en") + read_lines(arguments.data / "train.de")
-        Tokenizer.train(lines, vocab_size=arguments.vocab_size).save(tokenizer_path(arguments))
+        multi30k_tokenizer(arguments.vocab_size, arguments.data).save(tokenizer_path(arguments))
     own = ("updates", "tokens", "lr-scale", "vocab-size", "data", "directory")
     options = [f"--{name}={getattr(arguments, name.replace('-', '_'))}" for name in own]
     command = [sys.executable, "-m", "examples.paper.table3", *options, "--job"]
