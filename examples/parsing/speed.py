@@ -1,6 +1,6 @@
-"""Seconds of an update of several parsers on the CPU, each in turn, as other work on the machine slows all of them.
+"""Seconds of an update of several parsers on one core, each in turn, as other work on the machine slows all of them.
 
-    python -m examples.parsing.speed examples/parsing/aligned*.toml --set training.threads=1
+    python -m examples.parsing.speed examples/parsing/aligned*.toml
 
 Writes results/speed.json: the medians by the names of the results, from which `compare` has its minutes.
 """
@@ -53,7 +53,7 @@ def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer
     trainers = {}
     for path in arguments.configs:
         config, name = config_of(path, arguments)
-        training = replace(config.training, directory=f"{folder}/{name}", validate_every=0)
+        training = replace(config.training, directory=f"{folder}/{name}", validate_every=0, threads=1)
         on_a_core = replace(config.execution, device="cpu")
         config = replace(with_vocabularies(config, bank), training=training, execution=on_a_core)
         trainers[name] = Trainer(config, corpus, progress=False)
@@ -62,7 +62,8 @@ def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer
 
 
 def measure(path: Path, trainers: dict[str, Trainer], facts: dict) -> None:
-    """Write the median seconds of an update of each into ``path`` beside ``facts``; what others have there stays.
+    """Write the median seconds of an update of each, which has one thread, into ``path`` beside ``facts``; what others
+    have there stays.
 
     Each has its turn in each round; the first round, which is not counted, warms up.
     """
@@ -73,6 +74,7 @@ def measure(path: Path, trainers: dict[str, Trainer], facts: dict) -> None:
             began = time.perf_counter()
             update_often(trainer, range(number * UPDATES + 1, (number + 1) * UPDATES + 1))
             seconds[name] += [(time.perf_counter() - began) / UPDATES] if number else []
+    facts = facts | {"threads": 1}
     found = {name: {"seconds": statistics.median(each), "of": each, **facts} for name, each in seconds.items()}
     write_text(path, json.dumps(read_speeds(path) | found, indent=1) + "\n")
     for name, each in seconds.items():

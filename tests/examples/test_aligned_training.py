@@ -135,11 +135,12 @@ def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
     monkeypatch.setattr(
         speed, "update_often", lambda *arguments, run=speed.update_often: timed.append(arguments) or run(*arguments)
     )
-    assert speed.main([*"Transformer.toml recurrent.toml --trees . --results .".split()]) == 0
+    assert speed.main([*"Transformer.toml recurrent.toml --trees . --results . --set training.threads=2".split()]) == 0
     written = speed.read_speeds(Path("speed.json"))
     assert list(written) == ["Transformer-C", "recurrent-C"]
-    assert all(each["seconds"] == each["of"][0] > 0 for each in written.values())
-    assert {trainer.config.execution.device for trainer, _ in timed} == {"cpu"}  # minutes are those of a core
+    assert all(each["seconds"] == each["of"][0] > 0 and each["threads"] == 1 for each in written.values())
+    configs = [trainer.config for trainer, _ in timed]  # minutes are those of a core
+    assert {(config.execution.device, config.training.threads) for config in configs} == {("cpu", 1)}
     for kind, (trainer, _) in zip(KINDS, timed, strict=False):
         assert run(f"{kind}.toml --results {kind}.jsonl --set training.updates=6 --set training.save_every=3") == 0
         assert [list(updates) for each, updates in timed if each is trainer] == [[1, 2, 3], [4, 5, 6]]

@@ -61,8 +61,8 @@ def test_reversing_without_a_fault_scores_100_and_copying_scores_0_exact(monkeyp
 
 
 def test_multi30k_is_scored_on_validation_and_no_test_set_is_read(monkeypatch):
-    need("sacrebleu")
     """Each group ends with as many words as its heading says."""
+    need("sacrebleu")
     longest = experiment.SETTINGS["words"]
     lines, read = {side: [f"{side} " * n for n in longest] for side in ("en", "de")}, []
     monkeypatch.setattr(tasks, "read_lines", lambda path: (read.append(path.name), lines[path.suffix[1:]])[1])
