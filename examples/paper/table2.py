@@ -52,7 +52,7 @@ TOKENS, LENGTH = 25_000, 25
 
 
 class Training(NamedTuple):
-    """hours: of one core, NaN where it is the paper's   formula, paper: FLOPs by formula and as the paper counts"""
+    """hours: that it took, NaN where it is the paper's   formula, paper: FLOPs by formula and as the paper counts"""
 
     experiment: str
     name: str
@@ -126,7 +126,7 @@ def markdown(found: Sequence[Training]) -> str:
         + [f"{each.formula:.2e}", f"{each.paper:.2e}"]
         for each in found
     ]
-    head = ["experiment", "training", "core-hours", "FLOPs by formula", "FLOPs as the paper counts"]
+    head = ["experiment", "training", "hours", "FLOPs by formula", "FLOPs as the paper counts"]
     return page(
         "# Training cost",
         f"By the formula the paper's base model takes {base.formula:.1e} FLOPs, {base.formula / base.paper:.0%} of the"
@@ -136,7 +136,8 @@ def markdown(found: Sequence[Training]) -> str:
         " least time counts, at the highest rate that any training of the experiment measured, since trainings"
         " that share a machine slow each other down. Settings, machine and commits are those of the results:"
         " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
-        " its own is not known.",
+        " its own is not known. Hours are those of one core, but of a recipe those of the cores that table2.jsonl"
+        " names.",
         markdown_table(head, body),
     )
 

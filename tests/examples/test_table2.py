@@ -23,6 +23,7 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
         (run / "cost.json").write_text(json.dumps(Cost(2e15, 100, 2, 4e13).to_dict()), encoding="utf-8")
     assert table2.main() == 0
     printed = capsys.readouterr().out
+    assert "| training | hours |" in printed  # of two devices, and not of one core
     assert all(f"| recipes | {run.name} | 0.03 | 2.00e+15 | 8.00e+15 |" in printed for run in runs)
     refused(table2.main(), "must not have my-run already")
     kept = (tmp_path / "table2.jsonl").read_text(encoding="utf-8")
