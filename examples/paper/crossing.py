@@ -71,6 +71,8 @@ class Overtaking:
 
     def verdict(self, p: float | None = None) -> str:
         """In words. p: in the place of this p-value, where many are tested at once"""
+        if not self.difference(self.minutes).size:
+            return "open: no seed, or no minutes, that both have"
         start, end = self.minutes[0], self.minutes[-1]
         if self.of_mean is None:
             told = f"does not cross up to {shown(end)} minutes"

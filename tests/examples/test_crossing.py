@@ -53,6 +53,8 @@ def test_seeds_are_paired_and_curves_of_other_lengths_and_minutes_are_compared_w
     shorter = Curve("second", MINUTES, {1: noise[1], 2: noise[2][:4], 9: noise[0]})
     assert shorter.minutes.tolist() == [2.5, 5, 10, 20]
     np.testing.assert_allclose(Overtaking(first, shorter).difference(20), [1.01, 1.02])
+    for other in (Curve("of another seed", MINUTES, {9: noise[0]}), Curve("of other minutes", [90, 99], {1: [1, 2]})):
+        assert Overtaking(first, other).verdict() == "open: no seed, or no minutes, that both have"
 
 
 def test_equal_curves_are_said_to_cross_or_not_to_in_one_experiment_of_twenty(rng):
