@@ -111,8 +111,11 @@ def tests(results: Sequence[dict], task: str) -> str:
             found.setdefault((result["model"], result["minutes"]), []).append(result["score"])
     if not found:
         return ""
-    rows = [[LABELS[model], f"{minutes:g}", with_error(np.array(each), 1)] for (model, minutes), each in found.items()]
-    return markdown_table(["test set, scored once", "minutes", MEASURES[task].split()[0]], rows)
+    rows = [
+        [LABELS[model], f"{minutes:g}", with_error(np.array(each), 1), str(len(each))]
+        for (model, minutes), each in found.items()
+    ]
+    return markdown_table(["test set, scored once", "minutes", MEASURES[task].split()[0], "seeds"], rows)
 
 
 def model_table(results: Sequence[dict], task: str) -> str:

@@ -114,6 +114,7 @@ def test_from_the_speed_to_the_page_and_the_test_set(folder, monkeypatch, capsys
     text = Path("map.md").read_text(encoding="utf-8")
     rows = re.findall(r"\| (\w+): the Transformer, pre-norm, overtakes the GRU \|", text)
     assert rows == ["Multi30k", "parsing"] and text.count("test set, scored once") == 2
+    assert len(re.findall(r"\| 10 \| [^|]+ \| 2 \|", text)) == 4  # the mean of two seeds, of each model and task
     assert Path("map.png").read_bytes().startswith(b"\x89PNG")
     before = Path("map.jsonl").read_bytes()
     assert run(f"run --minutes 10 {models} --part test", monkeypatch) == 0  # has been scored
