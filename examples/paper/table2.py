@@ -108,14 +108,17 @@ def trainings() -> list[Training]:
 
 
 def fastest(experiment: str, results: Sequence[dict]) -> Iterator[Training]:
-    """Of each training the seed that took least time, at the highest rate that any of them measured.
+    """Of each training the seed that took least time, at the highest rate that any of them measured on its processor.
 
     Trainings side by side slow each other down, and the measurement of the rate as well.
     """
-    rate = max((each["flops_paper"] / each["seconds"] for each in results), default=0.0)
+    rates: dict[str, float] = {}
+    for each in results:
+        processor, rate = each["machine"]["processor"], each["flops_paper"] / each["seconds"]
+        rates[processor] = max(rate, rates.get(processor, 0.0))
     for name in dict.fromkeys(each["name"] for each in results):
         least = min((each for each in results if each["name"] == name), key=lambda each: each["seconds"])
-        seconds = least["seconds"]
+        seconds, rate = least["seconds"], rates[least["machine"]["processor"]]
         yield Training(experiment, name, seconds / 3600, least["flops"], seconds * rate)
 
 
@@ -133,8 +136,8 @@ def markdown(found: Sequence[Training]) -> str:
         f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
         " time. Of the trainings here the two figures say no such thing: some had a busy machine and some a quiet one.",
         "`python -m examples.paper.table2`, from the `cost.json` of each training. Of several seeds the one that took"
-        " least time counts, at the highest rate that any training of the experiment measured, since trainings"
-        " that share a machine slow each other down. Settings, machine and commits are those of the results:"
+        " least time counts, at the highest rate that any training of the experiment measured on its processor, since"
+        " trainings that share a machine slow each other down. Settings, machine and commits are those of the results:"
         " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
         " its own is not known. Hours are those of one core, but of a recipe those of the cores that table2.jsonl"
         " names.",

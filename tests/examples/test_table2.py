@@ -37,7 +37,7 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
     (damaged / "cost.json").write_text(json.dumps(Cost(math.nan, 1, 1, 1).to_dict()), encoding="utf-8")
     refused(table2.main(), "must be what a training has written")
     assert (tmp_path / "table2.jsonl").read_text(encoding="utf-8") == kept
-    costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0, "machine": {}}
+    costs = {"flops": 1e15, "flops_paper": 2e15, "seconds": 60.0, "machine": {"processor": "one"}}
     on_gpu = costs | {"seconds": 3.0, "machine": {"GPU": "a card"}}  # no hours of a core
     rows = [{"name": row, "seed": seed, **each} for row in table3.PAPER for seed, each in ((1, costs), (2, on_gpu))]
     (tmp_path / "table3.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
@@ -47,10 +47,11 @@ def test_a_training_is_added_to_table_2_once_and_only_when_it_is_done(monkeypatc
 
 
 def test_a_seed_that_shared_the_machine_does_not_change_the_cost_of_a_training():
-    alone, shared = (
-        {"name": "base", "flops": 1e15, "seconds": s, "flops_paper": s * rate} for s, rate in ((60, 5e13), (90, 2e13))
+    shared, alone, elsewhere = (
+        {"name": name, "flops": 1e15, "seconds": s, "flops_paper": s * rate, "machine": {"processor": processor}}
+        for name, s, rate, processor in (("base", 90, 2e13, "a"), ("base", 60, 5e13, "a"), ("big", 80, 9e13, "b"))
     )
-    (cost,) = table2.fastest("table3", [shared, alone])
+    cost, _ = table2.fastest("table3", [shared, alone, elsewhere])
     assert cost.hours == 60 / 3600 and cost.paper == pytest.approx(60 * 5e13)
 
 
