@@ -21,8 +21,9 @@ class Outcome:
 class StopRequest:
     """A context in which the first SIGINT, SIGTERM or SIGHUP is only recorded in ``signal``, not acted on.
 
-    SIGHUP, which is sent when the terminal closes, stays ignored where it was, as under ``nohup``. A second signal
-    raises KeyboardInterrupt at once. Outside the main thread, where Python delivers no signals, nothing is changed.
+    SIGHUP, which is sent when the terminal closes, stays ignored where it was, as under ``nohup``. A SIGINT after that
+    raises KeyboardInterrupt at once; what else comes is a scheduler that repeats itself, or signals a rank as well as
+    the ``launch`` that passes it on. Outside the main thread, where Python delivers no signals, nothing is changed.
     """
 
     def __init__(self):
@@ -42,6 +43,7 @@ class StopRequest:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _note(self, number: int, frame) -> None:
-        if self.signal is not None:
+        if self.signal is None:
+            self.signal = number
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal = number
