@@ -75,6 +75,7 @@ class ProcessGroup:
             ConfigError: there are more ranks than micro-batches, nothing sums between CPUs, or sums on GPUs are to be
                 in the order of the ranks.
             MissingPackageError: NCCL is not installed.
+            RanksError: some ranks are on GPUs and others are not.
         """
         if self.size == 1:
             if self._shared is not None:
@@ -96,12 +97,25 @@ class ProcessGroup:
         elif not on_gpu:
             raise ConfigError(
                 "ranks on CPUs must be started by `minitransformer launch` or, on several machines, by mpiexec or "
-                "`srun --mpi=...` with mpi4py, got ranks without MPI; see docs/ranks.md"
+                "`srun --mpi=...` with mpi4py, got ranks without MPI; see docs/ranks.md (--device cuda says why a "
+                "rank has no GPU)"
             )
         threading.Thread(target=self._watch, args=[settings.timeout], name="timeout", daemon=True).start()
+        if self._ranks is not SINGLE_PROCESS:
+            self._check_devices("GPU" if on_gpu else "CPU")
         if on_gpu:
             self._connect_gpus(settings)
         return self._ranks
+
+    def _check_devices(self, own: str) -> None:
+        """With device = auto the GPU of one rank may be full or broken; it would sum what the others never send."""
+        first, *others = self._ranks.gather_text(own)
+        for rank, theirs in enumerate(others, start=1):
+            if theirs != first:
+                raise RanksError(
+                    f"rank {rank} must be on a {first}, as rank 0 is, got a {theirs}; --device cuda says why a GPU "
+                    "cannot be used, --device cpu uses none"
+                )
 
     def _connect_gpus(self, settings: TrainingConfig) -> None:
         """Pass NCCL's id on by the communicator of the CPUs or, without one, by a file."""

@@ -171,6 +171,17 @@ def test_gpus_join_by_the_id_of_rank_0(tmp_path, monkeypatch, by_file):
     assert not list(tmp_path.rglob("nccl_id*"))
 
 
+def test_a_rank_whose_gpu_cannot_be_used_is_named_by_all(tmp_path):
+    """With device = auto. A fault: it went on on the CPU, and took NCCL's id for rank 0's settings."""
+    settings = tiny_config(tmp_path).training
+
+    def connect(local):
+        with pytest.raises(RanksError, match="rank 1 must be on a GPU, as rank 0 is, got a CPU; --device cuda says"):
+            ProcessGroup(local.rank, 2, shared=local.board).connect(settings, on_gpu=local.rank == 0)
+
+    as_threads(2, connect)
+
+
 def test_a_start_of_a_slurm_job_has_a_name_of_its_own(no_launcher):
     for name, value in (SLURM | {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}).items():
         no_launcher.setenv(name, value)
