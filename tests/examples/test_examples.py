@@ -1,12 +1,14 @@
 """The examples: numerals are English and German, nothing tested was trained on, and each program runs to its end."""
 
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from extras import need
-from systems import python
+from systems import needs, python
 
 from examples import language_model, number_words, sequences
 from minitransformer.errors import ConfigError
@@ -124,3 +126,15 @@ def test_the_loop_by_hand_runs_and_tests_what_it_learned():
     assert first.startswith("update 1: 3.") and first.endswith("nats per token")
     assert len(reversed_sequences) == 3 and all("] reversed is [" in line for line in reversed_sequences)
     assert result.endswith("of 1000 unseen sequences reversed exactly")
+
+
+@needs("POSIX")
+def test_the_slurm_script_gives_each_rank_its_cores(tmp_path):
+    """A fault: since Slurm 22.05 srun does not take --cpus-per-task from the job, and each rank had one core."""
+    srun = tmp_path / "srun"
+    srun.write_text("#!/bin/sh\necho $*\n", encoding="utf-8")
+    srun.chmod(0o755)
+    job = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "8"}
+    script = ["bash", FOLDER / "slurm/train.sbatch", "x.toml"]
+    started = subprocess.run(script, env=job, capture_output=True, text=True, check=True).stdout.split()
+    assert "--cpus-per-task=8" in started and started[-2:] == ["train", "x.toml"]
