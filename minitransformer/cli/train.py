@@ -84,9 +84,10 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
     say, rules = partial(print_line, "train"), nullcontext({})
     if arguments.rules is not None:
         rules = rules_of(arguments.rules, config, process_group.size, say)
+    if is_rank_0 and (why := unused_gpu(config.execution.device)):
+        say(why)  # first: what is refused on the CPU, such as half precision, may be a fault of the GPU
     with rules as hashes, detect_anomaly(arguments.detect_anomaly):
         trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
-        trainer.progress.write(unused_gpu(config.execution.device))
         outcome = trainer.run()
     folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it
     if profile is not None and profile.updates:

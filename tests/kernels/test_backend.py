@@ -105,6 +105,8 @@ def test_a_training_on_the_cpu_of_a_machine_with_a_gpu_says_why(card, tmp_path, 
     for device, is_said in (("auto", True), ("cpu", False)):
         assert main(["train", str(config), "--device", device]) == 0
         assert (said in capsys.readouterr().err) == is_said
+    assert main(["train", str(config), "--set", "execution.precision=bfloat16"]) == 2
+    assert said in capsys.readouterr().err  # a fault: it said only that the CPU has no bfloat16
     card(driver=0)
     assert main(["train", str(config)]) == 0 and "GPU" not in capsys.readouterr().err
 
