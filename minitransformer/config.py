@@ -71,7 +71,8 @@ class TrainingConfig(Section):
     micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
     threads: int = option(
         0,
-        "threads on the CPU, which take micro-batches in parallel and share large products (0: one for each core)",
+        "threads on the CPU, which take micro-batches in parallel and share large products (0: one for each core; of "
+        "several ranks one for each rank)",
         low=0,
         high=1000,
     )
