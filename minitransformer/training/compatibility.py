@@ -27,7 +27,7 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
     Raises:
         CheckpointError: names the first key that differs, with both values.
     """
-    remedy = "set it back, or choose another training.directory"
+    remedy = "set it back, or choose another training.directory, where training.init_from keeps the parameters"
     for key, stored, wanted in changed_settings(checkpoint.config, config):
         raise CheckpointError(
             f"train: {key} must be {quote(stored)} to resume from {checkpoint.path}, got {quote(wanted)}; {remedy}"

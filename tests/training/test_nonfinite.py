@@ -11,7 +11,7 @@ from tiny_run import assert_same_state, checkpoint_of, metrics_of, tiny_text, ti
 from minitransformer.checkpoints import load_checkpoint
 from minitransformer.cli.main import main
 from minitransformer.config import TrainingConfig
-from minitransformer.errors import TrainingError
+from minitransformer.errors import CheckpointError, TrainingError
 from minitransformer.optim import Adam, LossScale
 from minitransformer.training import GradientAccumulator, nonfinite, train_step, trainer
 from minitransformer.training.nonfinite import MAX_SKIPPED, NonfiniteUpdates
@@ -58,6 +58,18 @@ def test_nan_in_any_parameter_is_named_in_the_update_where_it_is_met(name, threa
         tiny_trainer(tmp_path, updates=10, model=UNTIED, threads=threads).run()
     (only,) = (tmp_path / "checkpoints").iterdir()
     assert only == checkpoint_of(tmp_path, 4) and np.isfinite(load_checkpoint(only).parameters).all()
+
+
+def test_what_was_learned_before_can_be_kept_with_other_settings_as_the_messages_say(tmp_path, monkeypatch):
+    """A fault: they named another folder alone, where weeks of training began anew."""
+    run, remedy = tmp_path / "run", "another training.directory, where training.init_from keeps the parameters$"
+    damage(monkeypatch, [6], "embedding", 7, np.nan)
+    with pytest.raises(TrainingError, match=remedy):
+        tiny_trainer(run, updates=10).run()
+    with pytest.raises(CheckpointError, match=remedy):
+        tiny_trainer(run, updates=10, clip_norm=1.0)
+    other = tiny_trainer(tmp_path / "other", clip_norm=1.0, init_from=str(run))
+    np.testing.assert_array_equal(other.model.parameters.data, load_checkpoint(checkpoint_of(run, 4)).parameters)
 
 
 def test_a_gradient_is_named_where_all_parameters_are_finite(tmp_path, monkeypatch):
