@@ -98,7 +98,8 @@ def _lines_with_ends(path: str | Path) -> Iterator[str]:
                 yield text.removeprefix("\ufeff") if number == 1 else text
     except UnicodeDecodeError as error:
         place = f"byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line"
-        raise DataError(f"{path}:{number}: must be UTF-8, got {place}") from error
+        remedy = "convert the file by iconv, whose option -c drops what cannot be converted"
+        raise DataError(f"{path}:{number}: must be UTF-8, got {place}; {remedy}") from error
     except (gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError) as error:
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:

@@ -44,7 +44,8 @@ def test_invalid_utf8_is_refused_with_the_line_number(tmp_path, name):
     path = write(tmp_path / name, "Männer\nzwei\n".encode() + b"M\xe4nner\n")
     with pytest.raises(DataError) as caught:
         read_lines(path)
-    assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4 at byte 2 of the line"
+    remedy = "convert the file by iconv, whose option -c drops what cannot be converted"
+    assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4 at byte 2 of the line; {remedy}"
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path):
