@@ -60,9 +60,10 @@ def _cupy() -> Finding:
 
     if trouble:
         return cupy.__version__, trouble
-    device = cupy.cuda.runtime.getDeviceProperties(0)
+    count, device = cupy.cuda.runtime.getDeviceCount(), cupy.cuda.runtime.getDeviceProperties(0)
     free, total = cupy.cuda.runtime.memGetInfo()
     name = f"{device['name'].decode()} (compute capability {device['major']}.{device['minor']})"
+    name = f"{count} GPUs, the first {name}" if count > 1 else name
     remark = "" if importlib.util.find_spec("ml_dtypes") else f"bfloat16 needs ml_dtypes; {install_hint('cuda13')}"
     return f"{cupy.__version__}, {name}, {total / GIB:.1f} GiB, {free / GIB:.1f} GiB free", remark
 

@@ -3,11 +3,12 @@
 import importlib.metadata
 import importlib.util
 import sys
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 
-from minitransformer import errors
+from minitransformer import cuda_diagnosis, errors
 from minitransformer.cli import doctor
 from minitransformer.cli.main import main
 from minitransformer.errors import install_hint
@@ -63,6 +64,19 @@ def test_an_extra_is_that_of_the_checkout_or_of_the_installed_package(tmp_path, 
     assert install_hint("eval") == "run pip install 'minitransformer[eval]'"
     (tmp_path / "setup.cfg").touch()
     assert install_hint("eval") == "run pip install -e '.[eval]'"
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "14.2, H200 (compute"), (8, "14.2, 8 GPUs, the first H200 (compute")])
+def test_several_gpus_are_counted(count, told, monkeypatch, capsys):
+    """A fault: of eight it told of the first alone, as if there were one."""
+    facts = {"name": b"H200", "major": 9, "minor": 0}
+    runtime = SimpleNamespace(
+        getDeviceCount=lambda: count, getDeviceProperties=lambda number: facts, memGetInfo=lambda: (1 << 30, 1 << 31)
+    )
+    cupy = SimpleNamespace(__version__="14.2", cuda=SimpleNamespace(runtime=runtime), __spec__=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setattr(cuda_diagnosis, "cuda_trouble", lambda: None)
+    assert lines(capsys)["CuPy"].startswith(f"{told} capability 9.0), 2.0 GiB, 1.0 GiB free")
 
 
 @pytest.mark.parametrize(("cuda", "other"), [("13", "12"), ("12", "13")])
