@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
     micro_batches = Config.load(parsed.config, parsed.settings).training.micro_batches
     if arguments.size > micro_batches:
         raise ConfigError(
-            f"launch: -n must be at most training.micro_batches, {micro_batches}, got {arguments.size}; an update is a "
-            "fixed number of micro-batches, shared by the ranks"
+            f"launch: -n must be at most training.micro_batches, {micro_batches}, got {arguments.size}; start fewer, "
+            "or set more micro-batches of fewer data.src_tokens and data.tgt_tokens"
         )
     from minitransformer.cli.train import format_error, run_in_group
     from minitransformer.distributed.launch import launch

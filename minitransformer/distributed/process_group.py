@@ -84,7 +84,8 @@ class ProcessGroup:
         if settings.micro_batches < self.size:
             raise ConfigError(
                 f"training.micro_batches must be at least the number of ranks, {self.size}, got "
-                f"{settings.micro_batches}; an update is a fixed number of micro-batches, shared by the ranks"
+                f"{settings.micro_batches}; start fewer, or set more micro-batches of fewer data.src_tokens and "
+                "data.tgt_tokens"
             )
         if on_gpu and settings.deterministic_reduce:
             raise ConfigError(

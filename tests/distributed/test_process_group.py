@@ -98,7 +98,9 @@ def test_sums_on_gpus_cannot_be_in_the_order_of_the_ranks():
 
 
 def test_more_ranks_than_micro_batches_are_refused():
-    with pytest.raises(ConfigError, match="training.micro_batches must be at least the number of ranks, 3, got 2"):
+    with pytest.raises(
+        ConfigError, match="micro_batches must be at least the number of ranks, 3, got 2; start fewer, or set more"
+    ):
         ProcessGroup(0, 3).connect(TrainingConfig(micro_batches=2))
 
 
