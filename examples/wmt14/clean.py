@@ -4,7 +4,6 @@ python -m examples.wmt14.clean --src FILE... --tgt FILE... -o SRC TGT
 """
 
 import argparse
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -48,7 +47,6 @@ def build_parser() -> Parser:
         help="languages of the two sides (cs, de, en, es, fr), by whose rules quotation marks, dashes and so on become "
         "those of ASCII, as by Moses (default: left as they are)",
     )
-    parser.add_argument("--json", action="store_true", help="print the counts as a JSON object (default: a table)")
     add_processes_option(parser)
     return parser
 
@@ -59,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     files = aligned_files(arguments.src, arguments.tgt)
     counts: Counter[str] = Counter()
     write_two(arguments.output, [*arguments.src, *arguments.tgt], partial(_clean, arguments, files, counts))
-    _report(counts, arguments.json)
+    _report(counts)
     return 0
 
 
@@ -80,13 +78,9 @@ def _clean(
         raise ConfigError(f"at least one pair must be kept, got none of {counts['pairs']}; relax the options")
 
 
-def _report(counts: Counter[str], as_json: bool) -> None:
-    names = ("pairs", "normalised", *REASONS, "kept")
-    if as_json:
-        print(json.dumps({name: counts[name] for name in names}))
-        return
+def _report(counts: Counter[str]) -> None:
     meanings = {"pairs": "pairs read", "normalised": "changed by normalising", "kept": "kept"}
-    for name in names:
+    for name in ("pairs", "normalised", *REASONS, "kept"):
         what = meanings.get(name, f"left out: {name}")
         print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / counts['pairs']:>9.2f} %")
 
