@@ -129,12 +129,13 @@ def test_the_loop_by_hand_runs_and_tests_what_it_learned():
 
 
 @needs("POSIX")
-def test_the_slurm_script_gives_each_rank_its_cores(tmp_path):
-    """A fault: since Slurm 22.05 srun does not take --cpus-per-task from the job, and each rank had one core."""
+def test_the_slurm_script_gives_each_rank_its_cores_and_leaves_mpi_alone(tmp_path):
+    """Two faults: since Slurm 22.05 srun does not take --cpus-per-task from the job, and each rank had one core; and an
+    MPI that is the cluster's default is not always mpi4py's, whose start then failed."""
     srun = tmp_path / "srun"
     srun.write_text("#!/bin/sh\necho $*\n", encoding="utf-8")
     srun.chmod(0o755)
     job = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "SLURM_CPUS_PER_TASK": "8"}
     script = ["bash", FOLDER / "slurm/train.sbatch", "x.toml"]
     started = subprocess.run(script, env=job, capture_output=True, text=True, check=True).stdout.split()
-    assert "--cpus-per-task=8" in started and started[-2:] == ["train", "x.toml"]
+    assert {"--cpus-per-task=8", "--mpi=none"} < set(started) and started[-2:] == ["train", "x.toml"]
