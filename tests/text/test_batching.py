@@ -6,7 +6,6 @@ import pytest
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import DataError
 from minitransformer.text import BatchStream, pad_batch
-from minitransformer.text.batching import round_up
 
 
 def random_corpus(rng, n_pairs, longest=40):
@@ -114,14 +113,12 @@ def test_every_epoch_has_other_batches_in_an_order_of_its_own(corpus):
 
 
 def test_short_and_long_sentences_do_not_share_a_batch(rng):
-    corpus = random_corpus(rng, 20000)
-    batches = stream(corpus, src_tokens=1000, tgt_tokens=1000)
-    numbers = range(batches.batches_per_epoch)
-    positions = sum(sentences * (src + tgt) for sentences, src, tgt in map(batches.shape, numbers))
-    assert 1 - (batches.src_lengths.sum() + batches.tgt_lengths.sum()) / positions < 0.1
-    in_any_order = np.split(rng.permutation(20000), 20000 // 25)
-    widest = sum(pad_batch(*[[side[row] for row in rows] for side in corpus]).src.size for rows in in_any_order)
-    assert 1 - (batches.src_lengths.sum() / widest) > 0.3
+    """Little is padding, though batches are as full as their budgets allow."""
+    batches = stream(random_corpus(rng, 20000), src_tokens=1000, tgt_tokens=1000)
+    shapes = np.array([batches.shape(number) for number in range(batches.batches_per_epoch)])
+    positions = shapes[:, :1] * shapes[:, 1:]  # of the source, of the target
+    assert 1 - (batches.src_lengths.sum() + batches.tgt_lengths.sum()) / positions.sum() < 0.1
+    assert positions.max(axis=1).mean() > 970
 
 
 def test_the_shape_and_tokens_of_a_batch_are_known_before_it_is_built(corpus):
@@ -140,27 +137,3 @@ def test_a_sentence_longer_than_a_budget_is_refused(side):
         DataError, match=rf"every {side} sentence must fit into {side[0]}\w+ = 10, got 11 tokens in row 1"
     ):
         stream(pairs, src_tokens=10, tgt_tokens=10)
-
-
-def test_length_buckets_are_split_as_sentence_by_sentence(rng):
-    """The slow way: sort all pairs by rounded lengths, add them one by one, start a new batch if a budget is full."""
-    for _ in range(20):
-        budget = int(rng.integers(64, 400))
-        src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
-        stream = BatchStream(src, tgt, src_tokens=budget, tgt_tokens=budget, seed=1)
-        lengths = [round_up(np.array([len(seq) + 1 for seq in side]), budget).tolist() for side in (src, tgt)]
-        order = sorted(set(lengths[1]))
-        pairs = sorted(
-            zip(*lengths, strict=True),
-            key=lambda pair: (pair[1], -pair[0] if order.index(pair[1]) % 2 else pair[0]),
-        )
-        batches, batch = [], []
-        for pair in pairs:
-            grown = [*batch, pair]
-            if any(len(grown) * max(each[side] for each in grown) > budget for side in (0, 1)):
-                batches.append(batch)
-                grown = [pair]
-            batch = grown
-        batches.append(batch)
-        found = [[(lengths[0][row], lengths[1][row]) for row in rows.tolist()] for rows in stream.epoch(0)]
-        assert sorted(found) == sorted(batches)
