@@ -11,38 +11,24 @@ from minitransformer.text import Tokenizer
 from minitransformer.training import Corpus
 
 TOKENIZER = Tokenizer.train(["ab cd"] * 3, 20, mode="words")
-ONE_STRING = {
-    "Tokenizer.train": lambda: Tokenizer.train("train.en", 300),
-    "encode_lines": lambda: TOKENIZER.encode_lines("ab cd"),
-    "from_lines": lambda: Corpus.from_lines(TOKENIZER, ("ab", "cd")),
-    "from_lines, one side": lambda: Corpus.from_lines(TOKENIZER, (["ab", "cd"], "cd")),
-    "from_lines, validation": lambda: Corpus.from_lines(TOKENIZER, (["ab"], ["cd"]), ("ab", "cd")),
-    "translate_lines": lambda: translate_lines(build_model(small_config()), TOKENIZER, "ab cd", TranslationConfig()),
-    "bytes": lambda: translate_lines(build_model(small_config()), TOKENIZER, b"ab cd", TranslationConfig()),
-}
-
-
-@pytest.mark.parametrize("use", ONE_STRING)
-def test_a_string_is_not_taken_for_a_list_of_lines(use):
-    with pytest.raises(DataError, match=r"lines must be a list of strings, got one, b?'.*'; write \[line\]"):
-        ONE_STRING[use]()
-
-
-NOT_LINES = {
-    "Tokenizer.train": lambda wrong: Tokenizer.train(wrong, 300),
+USES = {
+    "Tokenizer.train": lambda lines: Tokenizer.train(lines, 300),
     "encode_lines": TOKENIZER.encode_lines,
-    "from_lines": lambda wrong: Corpus.from_lines(TOKENIZER, (wrong, ["cd"])),
-    "translate_lines": lambda wrong: translate_lines(
-        build_model(small_config()), TOKENIZER, wrong, TranslationConfig()
+    "from_lines, source": lambda lines: Corpus.from_lines(TOKENIZER, (lines, ["cd"])),
+    "from_lines, target": lambda lines: Corpus.from_lines(TOKENIZER, (["ab"], lines)),
+    "from_lines, validation": lambda lines: Corpus.from_lines(TOKENIZER, (["ab"], ["cd"]), (lines, lines)),
+    "translate_lines": lambda lines: translate_lines(
+        build_model(small_config()), TOKENIZER, lines, TranslationConfig()
     ),
 }
 
 
-@pytest.mark.parametrize("use", NOT_LINES)
-@pytest.mark.parametrize("wrong", [None, 5, [None], ["ab", 5], [b"ab"]], ids=repr)
-def test_lines_are_strings(use, wrong):
-    with pytest.raises(DataError, match="lines must be a list of strings, got "):
-        NOT_LINES[use](wrong)
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("wrong", ["ab cd", b"ab cd", None, 5, [None], ["ab", 5], [b"ab"]], ids=repr)
+def test_lines_are_a_list_of_strings(use, wrong):
+    remedy = r"one, b?'ab cd'; write \[line\]" if isinstance(wrong, str | bytes) else ""
+    with pytest.raises(DataError, match=f"lines must be a list of strings, got {remedy}"):
+        USES[use](wrong)
 
 
 def test_from_lines_refuses_sides_of_different_lengths():
