@@ -32,18 +32,20 @@ def write(path, text):
         ("a\nb", ["a", "b"]),
         ("a\nb\n\n", ["a", "b", ""]),
         ("\ufeffa\r\nb\r\r\n\r\n", ["a", "b\r", ""]),
+        ("\ufeff\r\n\ufeff is kept here", ["", "\ufeff is kept here"]),
     ],
-    ids=["plain", "other separators", "no newline at the end", "empty last line", "from Windows"],
+    ids=["plain", "other separators", "no newline at the end", "empty last line", "from Windows", "two marks"],
 )
 def test_newlines_separate_lines_and_marks_of_the_format_are_removed(tmp_path, text, lines, suffix):
     assert read_lines(write(tmp_path / f"text{suffix}", text)) == lines
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
-def test_invalid_utf8_is_refused_with_the_line_number(tmp_path, name):
+@pytest.mark.parametrize("read", [read_lines, read_text])
+def test_invalid_utf8_is_refused_with_the_line_number(tmp_path, name, read):
     path = write(tmp_path / name, "Männer\nzwei\n".encode() + b"M\xe4nner\n")
     with pytest.raises(DataError) as caught:
-        read_lines(path)
+        read(path)
     remedy = "convert the file by iconv, whose option -c drops what cannot be converted"
     assert str(caught.value) == f"{path}:3: must be UTF-8, got byte 0xe4 at byte 2 of the line; {remedy}"
 
@@ -111,16 +113,6 @@ def test_a_pipe_with_a_missing_line_is_read_once(tmp_path):
         list(stream_parallel(tmp_path / "a", tmp_path / "b"))
     writer.join(timeout=60)
     assert not writer.is_alive()
-
-
-def test_only_the_first_mark_of_a_file_is_removed_and_lines_are_counted(tmp_path):
-    lines = ["x" * length for length in (0, 3, 50, 1, 1, 200, 0, 9)] + ["\ufeff is kept here"]
-    path = write(tmp_path / "text", "\ufeff" + "\r\n".join(lines))
-    assert read_lines(path) == lines
-    path = write(path, b"good\n" * 10 + b"b\xffd\n")
-    for read in (read_lines, read_text):
-        with pytest.raises(DataError, match=":11: must be UTF-8, got byte 0xff at byte 2 of the line"):
-            read(path)
 
 
 @pytest.mark.parametrize("name", ["text", "text.gz", "text.xz"])
