@@ -1,4 +1,4 @@
-"""Training with data.bpe_dropout: the same bits after a kill and for ranks, plain validation, what is refused."""
+"""Training with data.bpe_dropout: the same bits in two parts, plain validation, what is refused."""
 
 import base64
 from pathlib import Path
@@ -12,7 +12,6 @@ from minitransformer.errors import CheckpointError, ConfigError
 from minitransformer.text import PieceTokenizer, Tokenizer
 from minitransformer.text.binarise import binarise
 from minitransformer.training import Corpus
-from minitransformer.training.micro_batches import MicroBatches
 
 RNG = np.random.default_rng(8)
 LINES = [" ".join(RNG.choice(["bushes", "dogs", "a", "running"], RNG.integers(1, 7))) for _ in range(240)]
@@ -38,16 +37,6 @@ def test_a_run_in_two_parts_has_the_bits_of_one(tmp_path):
     assert_same_state(tmp_path / "parts", tmp_path / "whole", 24)
     trainer_with(tmp_path / "plain", 0.0).run()
     assert not np.array_equal(final_state(tmp_path / "plain", 24)[0], final_state(tmp_path / "whole", 24)[0])
-
-
-def test_ranks_share_the_batches_of_one_process(tmp_path):
-    trainer = trainer_with(tmp_path, 0.2)
-    ranks = [MicroBatches(text_corpus().stream(trainer.config), 3, rank, 2) for rank in range(2)]
-    for update in (1, 9, 30):
-        expected = MicroBatches(trainer.batches.stream, 3).of_rank(update)
-        (first, third), (second,) = (each.of_rank(update) for each in ranks)
-        for batch, other in zip(expected, [first, second, third], strict=True):
-            assert np.array_equal(batch.src, other.src) and np.array_equal(batch.tgt_out, other.tgt_out)
 
 
 def test_validation_is_plain_and_lengths_fit_learned_positions(tmp_path):
