@@ -119,7 +119,7 @@ def test_the_solutions_earn_everything_on_any_inputs(tmp_path, capsys):
 
 
 def test_the_plan_for_a_term_has_every_notebook_once_and_the_hours_of_the_table():
-    minutes = re.findall(r"^\|.*?\[(\w+)\]\(\w+\.ipynb\).*\| (\d+) \+ (\d+) \|", read("README.md"), re.MULTILINE)
+    minutes = re.findall(r"^\|.*?\[(\w+)\]\(\1\.ipynb\).*\| (\d+) \+ (\d+) \|", read("README.md"), re.MULTILINE)
     hours = {name: (int(reading) / 60, int(exercises) / 60) for name, reading, exercises in minutes}
     weeks = re.findall(r"^\| \d+ \| (\w+(?:, \w+)*) \| ([\d.]+) \+ ([\d.]+) \|", read("TEACHING.md"), re.MULTILINE)
     planned = [name for names, *_ in weeks for name in names.split(", ")]

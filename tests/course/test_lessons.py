@@ -169,11 +169,6 @@ def test_relative_links_resolve(path):
     assert [link for link in links if not (LESSONS / link).exists()] == []
 
 
-@every_notebook
-def test_the_table_of_lessons_names_the_notebook(path):
-    assert f"]({path.name})" in (LESSONS / "README.md").read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("call", ['create_connection(("192.0.2.1", 80), 1)', 'getaddrinfo("a.test", 80)'])
 def test_the_network_is_closed_where_lessons_are_run(call):
     """.ci/run puts tests/offline on the path of the kernels."""
