@@ -1,4 +1,4 @@
-"""Runs that tests of commands share: parallel text, a tokenizer, a config and a training of a second."""
+"""What tests of commands share: parallel text, a tokenizer, a config and a training of a second."""
 
 from pathlib import Path
 
@@ -14,9 +14,10 @@ ENGLISH = "one two three four five six seven eight nine".split()
 GERMAN = "eins zwei drei vier fünf sechs sieben acht neun".split()
 
 
-def trained(folder: Path, model: dict, micro_batches: int) -> Path:
-    """The folder, with parallel text, a tokenizer, a config and a trained run in it."""
-    rng = np.random.default_rng(0)
+@pytest.fixture(scope="session")
+def run(tmp_path_factory) -> Path:
+    """A folder with parallel text, a tokenizer, a config and a trained run in it."""
+    folder, rng = tmp_path_factory.mktemp("cli"), np.random.default_rng(0)
     for name, count in (("train", 400), ("val", 20)):
         numbers = [rng.integers(0, 9, rng.integers(1, 7)) for _ in range(count)]
         for side, words in (("en", ENGLISH), ("de", GERMAN)):
@@ -24,23 +25,12 @@ def trained(folder: Path, model: dict, micro_batches: int) -> Path:
             (folder / f"{name}.{side}").write_text(text, encoding="utf-8")
     write_config(
         folder / "run.toml",
-        model=dict(n_layers=1, d_model=32) | model,
+        model=dict(n_layers=1, d_model=32, d_ff=64, n_heads=2),
         data={key: (folder / name).as_posix() for key, name in FILES.items()} | dict(src_tokens=256, tgt_tokens=256),
-        training=TRAINING | dict(directory=(folder / "run").as_posix(), micro_batches=micro_batches),
+        training=TRAINING | dict(directory=(folder / "run").as_posix()),
         translation=dict(beam_size=2, max_extra=10),
     )
     texts = [str(folder / "train.en"), str(folder / "train.de")]
     assert main(["bpe", "train", *texts, "-o", str(folder / "bpe.txt"), "--vocab-size", "300"]) == 0
     assert main(["train", str(folder / "run.toml")]) == 0
     return folder
-
-
-@pytest.fixture(scope="session")
-def run(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.mktemp("cli"), dict(d_ff=64, n_heads=2), 1)
-
-
-@pytest.fixture(scope="session")
-def recurrent_run(tmp_path_factory) -> Path:
-    model = dict(kind="recurrent", attention="additive", dtype="float64")
-    return trained(tmp_path_factory.mktemp("recurrent"), model, 2)

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from extras import need
-from tiny_run import at_update, entries_read
+from tiny_run import at_update, entries_read, tiny_text, write_config
 
 from minitransformer import figures
 from minitransformer.checkpoints import load_checkpoint, load_model
@@ -159,6 +159,20 @@ def test_an_attention_map_shows_the_generated_subwords_and_their_weights(checkpo
         expected = hypothesis_attention(model, source, target)["decoder.0.cross_attention"]
         np.testing.assert_array_equal(drawn["weights"], expected)
         assert drawn["title"] == "encoder-decoder attention, layer 1 of 1"
+
+
+def test_a_recurrent_model_is_evaluated_and_the_one_attention_that_it_has_is_drawn(tmp_path, capsys, refused):
+    need("sacrebleu", "matplotlib")
+    model, training = dict(kind="recurrent", n_layers=1, d_model=16), dict(directory=str(tmp_path / "run"), updates=2)
+    write_config(tmp_path / "run.toml", model=model, data=tiny_text(tmp_path), training=training)
+    assert main(["train", str(tmp_path / "run.toml")]) == 0
+    checkpoint, text, picture = (str(tmp_path / name) for name in ("run", "text", "map.png"))
+    assert output_of(capsys, "evaluate", "--checkpoint", checkpoint, "--src", text, "--ref", text).startswith("BLEU ")
+    plot = ["plot", "attention", "--checkpoint", checkpoint, "--src", "a f", "-o", picture]
+    output_of(capsys, *plot)
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    message = "the model must have attention encoder 1, got cross 1; change --kind or --layer"
+    refused(main([*plot, "--kind", "encoder"]), message)
 
 
 def test_typed_sentences_are_translated_one_by_one(checkpoint, type_in, capsys, monkeypatch):
