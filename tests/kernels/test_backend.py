@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from extras import need
 from systems import in_new_process
-from tiny_run import write_config
+from tiny_run import tiny_text, write_config
 
 from minitransformer import cuda_diagnosis
 from minitransformer.backend import load_array_module
@@ -21,7 +21,6 @@ from minitransformer.config import ModelConfig
 from minitransformer.cuda_diagnosis import cuda_trouble
 from minitransformer.errors import BackendError, ConfigError, install_hint
 from minitransformer.models import Transformer
-from minitransformer.text import Tokenizer
 
 
 class Card:
@@ -94,12 +93,10 @@ def test_each_reason_why_a_gpu_cannot_compute_has_a_message_and_a_remedy(name, c
 
 
 def test_a_training_on_the_cpu_of_a_machine_with_a_gpu_says_why(card, tmp_path, capsys):
-    text, tokenizer, config = tmp_path / "text", tmp_path / "bpe", tmp_path / "run.toml"
-    text.write_text("a b\nb a\n")
-    Tokenizer.train(["a b"], 300).save(tokenizer)
-    data = {"train_src": str(text), "train_tgt": str(text), "tokenizer": str(tokenizer)}
-    model = {"n_layers": 1, "d_model": 8, "d_ff": 8, "n_heads": 1}
-    write_config(config, model=model, data=data, training={"directory": str(tmp_path / "run"), "updates": 1})
+    model, training = {"n_layers": 1, "d_model": 8, "d_ff": 8, "n_heads": 1}, {"directory": str(tmp_path / "run")}
+    config = write_config(
+        tmp_path / "run.toml", model=model, data=tiny_text(tmp_path), training=training | {"updates": 1}
+    )
     card(driver=12020)
     said = "on the CPU, not on the GPU: the NVIDIA driver is for CUDA 12, this CuPy for CUDA 13"
     for device, is_said in (("auto", True), ("cpu", False)):

@@ -2,27 +2,23 @@
 
 import numpy as np
 import pytest
-from small_models import random_batch, small_model
+from small_models import random_batch, small_model, train
 from tiny_run import assert_same_state, tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer import kernels
-from minitransformer.config import TrainingConfig
 from minitransformer.kernels.profile import Profile
 from minitransformer.ops.registry import RULES
-from minitransformer.optim import Adam
-from minitransformer.training import GradientAccumulator, Trainer
-from minitransformer.training.step import train_step
+from minitransformer.training import Trainer
 from minitransformer.workers import Workers
 
 
 def profile_of(updates: int, n_workers: int, **changes) -> Profile:
     rng = np.random.default_rng(0)
     model, profile = small_model(rng, p_drop=0.1, **changes), Profile()
-    micro_batches, adam, workers = [random_batch(rng), random_batch(rng)], Adam(model.parameters), Workers(n_workers)
-    accumulator = GradientAccumulator(model.parameters, workers=workers)
-    for update in range(1, updates + 1):
+    micro_batches = [random_batch(rng), random_batch(rng)]
+    for _ in range(updates):
         with profile.time_update():
-            train_step(model, adam, micro_batches, update=update, config=TrainingConfig(), accumulator=accumulator)
+            train(model, micro_batches, workers=Workers(n_workers))
     return profile
 
 
