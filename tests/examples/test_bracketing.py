@@ -108,9 +108,7 @@ def test_f1_of_a_test_set_is_that_of_its_summed_counts(rng):
 
 
 def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
-    references = [
-        tree for _, tree in zip(range(300), read_trees(data_folder / "craft_trees" / "dev.mrg"), strict=False)
-    ]
+    references = list(islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 0, None, 8))
     bare = [bare_tree(tree) for tree in references]
     restored = [delinearise(linearise(tree), tree.words()) for tree in bare]
     result = corpus_bracket_score(restored, references)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from examples.parsing.linear_trees import delinearise, linearise
-from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, parse_trees, read_trees
+from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, parse_trees
 from minitransformer.errors import DataError
 
 EXAMPLE = "( (S (NP-SBJ-1 (PRP It)) (VP (VBZ is) (VP (VBN said) (NP (-NONE- *-1)))) (. .)) )"
@@ -119,10 +119,3 @@ def test_any_output_gives_a_tree_over_exactly_the_words(rng):
         tree = delinearise(linear, words)
         assert tree.words() == words
         assert delinearise(linearise(tree, with_tags=True), words) == tree == one_tree(str(tree))
-
-
-def test_a_real_treebank_survives_the_linear_form(data_folder):
-    trees = [bare_tree(tree) for tree in read_trees(data_folder / "craft_trees" / "dev.mrg")]
-    assert len(trees) == 2416
-    for tree in trees[::5]:
-        assert delinearise(linearise(tree, with_tags=True), tree.words()) == tree
