@@ -131,9 +131,6 @@ def test_every_public_function_has_type_hints(path):
         assert not unhinted and function.returns is not None, function.name
 
 
-# The tests themselves
-
-
 def test_a_limit_and_a_list_of_choices_are_written_once():
     """Two equal limits of one name, or two equal tuples of five constants or more, would drift apart."""
     written = Counter()
@@ -144,6 +141,8 @@ def test_a_limit_and_a_list_of_choices_are_written_once():
             written[text] += 1
     assert [text for text, times in written.items() if times > 1] == []
 
+
+# The tests themselves, and all other code
 
 TESTS = Path(__file__).parents[1]
 
