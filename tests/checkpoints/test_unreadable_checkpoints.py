@@ -178,7 +178,9 @@ def test_an_unknown_config_key_means_another_version_not_damage(saved):
     assert "must be used with the version or program that wrote it" in message and "unknown key 'n_experts'" in message
 
 
-@pytest.mark.parametrize(("name", "high"), [("beam_size", 100), ("max_extra", 1000)])
+@pytest.mark.parametrize(
+    ("name", "high"), [("beam_size", 100), ("max_extra", 1000), ("max_input_length", 10_000), ("batch_tokens", 1 << 20)]
+)
 def test_a_search_of_hours_is_not_begun_because_a_checkpoint_says_so(saved, name, high):
     change(saved, lambda header, _: header["config"]["translation"].update({name: high + 1}))
     assert f"translation.{name} must be at most {high}, got {high + 1}" in refusal_of_undamaged(saved)

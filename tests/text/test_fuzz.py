@@ -22,7 +22,6 @@ from tests.reliability.sandbox import Limits, Reader, outcomes, rng_of
 
 INPUTS = 200
 """Inputs of each reader; the long form has hundreds of times as many."""
-WITHOUT_TABLE = 2  # the model whose positions are not a table of limited length
 
 
 @pytest.fixture(scope="module")
@@ -37,19 +36,17 @@ def test_a_reader_accepts_a_damaged_file_or_refuses_it_in_one_line(readers, name
     assert min(counts.values()) >= 3
 
 
-def with_config(section, model=0, text=None, **values):
-    """Checkpoint of model number ``model`` with other values in its config, with correct checksums."""
+def with_config(section, **values):
+    """A checkpoint with other values in its config, with correct checksums."""
 
     def write(reader, folder):
-        entries = entries_of(reader.valid[model])
+        entries = entries_of(reader.valid[0])
         header = json.loads(bytes(np.load(io.BytesIO(entries["header.npy"]))))
         header["config"][section] |= values
         data = json.dumps(header).encode()
         entries["header.npy"] = npy("|u1", (len(data),), data)
         (folder / "checkpoints").mkdir()
         (folder / "checkpoints" / NAME).write_bytes(packed(list(entries.items())))
-        if text is not None:
-            (folder / "input.txt").write_text(text)
 
     return write
 
@@ -63,14 +60,6 @@ FOUND = {
     "paths in a checkpoint that lead elsewhere": (
         "checkpoint",
         with_config("data", tokenizer="/etc/passwd", train_src="../../x", valid_tgt="C:\\x"),
-    ),
-    "a checkpoint without a limit of the input length": (
-        "checkpoint",
-        with_config("translation", WITHOUT_TABLE, "a " * 16_000, max_input_length=2**31 - 1),
-    ),
-    "a checkpoint without a limit of the batch size": (
-        "checkpoint",
-        with_config("translation", batch_tokens=2**31 - 1),
     ),
     "a line of Marian's settings with 100,000 spaces in it": (
         "foreign",
