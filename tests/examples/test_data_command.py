@@ -108,9 +108,10 @@ def test_an_interrupted_download_is_resumed(server, one_file, tmp_path, monkeypa
 
 
 def test_a_complete_download_is_not_fetched_twice(server, one_file, tmp_path):
-    (tmp_path / "a.en.gz.part").write_bytes(server.files["/a.en.gz"])
-    fetch(f"{server.address}/a.en.gz", tmp_path / "a.en.gz.part")
-    assert (tmp_path / "a.en.gz.part").read_bytes() == server.files["/a.en.gz"]
+    whole, part = server.files["/a.en.gz"], tmp_path / "a.en.gz.part"
+    part.write_bytes(whole)
+    fetch(f"{server.address}/a.en.gz", part)
+    assert part.read_bytes() == whole and server.ranges == [f"bytes={len(whole)}-"]
 
 
 def test_a_part_longer_than_the_file_is_deleted(server, one_file, tmp_path):
