@@ -23,11 +23,9 @@ def test_every_kernel_has_a_row_and_every_row_a_kernel():
 
 @pytest.mark.parametrize(("file", "names", "gain", "machine"), ROWS, ids=lambda cell: cell[:30])
 def test_a_row_names_a_file_with_its_gain_and_machine(file, names, gain, machine):
-    assert (FOLDER / file).is_file()
-    if file.startswith("cupy/"):
-        assert (gain, machine) == ("not measured", "")
-    else:
-        assert gain and machine.startswith("two cores")
+    assert (FOLDER / file).is_file() and gain
+    assert (machine == "") == (gain == "not measured")
+    assert machine or file.startswith("cupy/")  # what replaces rules of NumPy has been measured
 
 
 def test_every_cuda_source_has_a_row():
