@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cases import Case, as_tuple, booleans, cotangents, normal, outputs_and_gradients, padding
 from systems import python
-from tiny_run import write_config
+from tiny_run import tiny_text, write_config
 
 from examples.paper.models.convolution import ConvolutionalTransformer, convolution
 from examples.paper.models.restricted_attention import RestrictedTransformer, restricted_attention
@@ -41,7 +41,6 @@ MODELS = {
     "restricted_attention": (RestrictedTransformer, "attention_window", 2),
 }
 SHAPE = dict(n_layers=1, d_model=8, d_ff=8, n_heads=2)
-DATA = dict(train_src="text", train_tgt="text", tokenizer="tokens")
 
 
 @every_case
@@ -79,12 +78,9 @@ def by_convolution(torch, x, weight, bias, dilation=1, mask=None):
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_model_of_an_experiment_trains_translates_and_is_refused_without_its_program(kind, tmp_path):
     model, option, value = MODELS[kind]
-    (tmp_path / "text").write_text("a b\nb a b\nb b\n" * 4, encoding="utf-8")
-    training = dict(directory="run", updates=2, threads=1)
-    write_config(tmp_path / "config", model={"kind": kind, option: value} | SHAPE, data=DATA, training=training)
+    sections = {"data": tiny_text(tmp_path), "training": dict(directory="run", updates=2, threads=1)}
+    write_config(tmp_path / "config", model={"kind": kind, option: value} | SHAPE, **sections)
     command = partial(python, cwd=tmp_path, sent="a b\nb\n")
-    done = command(*RUN, "bpe", "train", "text", "-o", "tokens", "--vocab-size", "260")
-    assert done.returncode == 0, done.stderr
     done = command(*RUN, "train", "config")
     assert done.returncode == 0, done.stderr
     (checkpoint,) = (tmp_path / "run/checkpoints").glob("*2.npz")
