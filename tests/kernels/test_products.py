@@ -97,10 +97,3 @@ def test_blas_has_one_thread_and_a_large_product_as_many_as_blas_was_given(given
     run = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, check=True)
     had, has, shared, cores = map(int, run.stdout.split())
     assert has == 1 and shared == min(had, cores)
-
-
-def test_a_model_that_is_prepared_for_inference_cannot_be_trained(rng):
-    model = small_model(rng)
-    model.prepare_for_inference()
-    with pytest.raises(ValueError, match="read-only"):
-        train(model, [random_batch(rng)])
