@@ -33,9 +33,13 @@ def test_every_cuda_source_has_a_row():
 
 
 def test_gains_of_a_training_step_are_those_of_the_notes():
-    """Its table of kernels has a row for each size, with a column for each of the three kernels and one for all."""
+    """One table has a row for each size, with a column for each of three kernels and one for all; another has the
+    milliseconds of large products in one thread and in two."""
     notes = (FOLDER.parents[1] / "benchmarks" / "notes.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| V .* tokens \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", notes, re.M)
     assert len(rows) == 3
     for column in zip(*rows, strict=True):
         assert f" {min(column)} to {max(column)}" in README
+    products = re.findall(r"^  \| (?:V 8|base).* \| ([\d,]+) \| ([\d,]+) \| [\d,]+ .*\|$", notes, re.M)
+    gains = [int(one.replace(",", "")) / int(two.replace(",", "")) for one, two in products]
+    assert f" {min(gains):.2f} to {max(gains):.2f} (" in README
