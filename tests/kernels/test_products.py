@@ -7,12 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import CASES, outputs_and_gradients
 from small_models import random_batch, small_model, train
 
 from minitransformer import workers
 from minitransformer.kernels.numpy import gemm
+from minitransformer.kernels.numpy.linear import feed_forward, linear
 
 CLOSE = {np.float32: 1e-5, np.float64: 1e-13}
+KERNELS_OF_PRODUCTS = {kernel.name: kernel for kernel in (linear, feed_forward)}
+PRODUCT_CASES = [case for case in CASES if case.rule.name in KERNELS_OF_PRODUCTS]
 both_dtypes = pytest.mark.parametrize("dtype", CLOSE)
 
 
@@ -64,6 +68,16 @@ def test_products_by_panels_are_those_of_numpy_however_factors_lie(dtype, n_thre
         out = start.copy()
         gemm.matmul(left, right, out=out, add=True, **transposed)
         assert relative_error(out, start + product) < CLOSE[dtype]
+
+
+@pytest.mark.parametrize("case", PRODUCT_CASES, ids=str)
+@both_dtypes
+def test_kernels_of_products_have_the_bits_of_the_plain_rules(case, dtype, rng):
+    inputs, options = case.make(dtype)
+    expected, grads_y = outputs_and_gradients(case.rule, inputs, options, rng)
+    found, _ = outputs_and_gradients(KERNELS_OF_PRODUCTS[case.rule.name], inputs, options, rng, grads_y)
+    for result, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(result, wanted)
 
 
 def test_training_by_panels_is_training_up_to_rounding(rng, relative_error, monkeypatch):

@@ -6,6 +6,7 @@ import pytest
 from minitransformer.config import BOS, EOS, PAD
 from minitransformer.errors import DataError
 from minitransformer.text import BatchStream, pad_batch
+from minitransformer.text.batching import round_up
 
 
 def random_corpus(rng, n_pairs, longest=40):
@@ -137,3 +138,27 @@ def test_a_sentence_longer_than_a_budget_is_refused(side):
         DataError, match=rf"every {side} sentence must fit into {side[0]}\w+ = 10, got 11 tokens in row 1"
     ):
         stream(pairs, src_tokens=10, tgt_tokens=10)
+
+
+def test_length_buckets_are_split_as_sentence_by_sentence(rng):
+    """The slow way: sort all pairs by rounded lengths, add them one by one, start a new batch if a budget is full."""
+    for _ in range(20):
+        budget = int(rng.integers(64, 400))
+        src, tgt = ([[5] * int(n) for n in rng.integers(1, 63, 300)] for _ in range(2))
+        stream = BatchStream(src, tgt, src_tokens=budget, tgt_tokens=budget, seed=1)
+        lengths = [round_up(np.array([len(seq) + 1 for seq in side]), budget).tolist() for side in (src, tgt)]
+        order = sorted(set(lengths[1]))
+        pairs = sorted(
+            zip(*lengths, strict=True),
+            key=lambda pair: (pair[1], -pair[0] if order.index(pair[1]) % 2 else pair[0]),
+        )
+        batches, batch = [], []
+        for pair in pairs:
+            grown = [*batch, pair]
+            if any(len(grown) * max(each[side] for each in grown) > budget for side in (0, 1)):
+                batches.append(batch)
+                grown = [pair]
+            batch = grown
+        batches.append(batch)
+        found = [[(lengths[0][row], lengths[1][row]) for row in rows.tolist()] for rows in stream.epoch(0)]
+        assert sorted(found) == sorted(batches)
