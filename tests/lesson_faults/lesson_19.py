@@ -1,0 +1,64 @@
+"""Planted faults of lesson 19: for each exercise, words that the message must hold and the wrong function."""
+
+from lesson_faults.altered import with_result
+
+from solutions import lesson_19 as right
+
+
+def counted_once(trees, references):
+    found, expected = (
+        [set(right.constituents(tree)) if tree else set() for tree in side] for side in (trees, references)
+    )
+    n_matched = sum(len(ours & theirs) for ours, theirs in zip(found, expected, strict=True))
+    return 200 * n_matched / (sum(map(len, found)) + sum(map(len, expected)))
+
+
+FAULTS = {
+    "linearise": {
+        "label is missing": 'f"){label}"] -> ")"]',
+        "The words are written": "return [label] -> return [parts[0]]",
+        "outermost bracket": with_result(right.linearise, lambda tokens: tokens[1:-1]),
+        "must be a list": with_result(right.linearise, " ".join),
+    },
+    "delinearise": {
+        "from the end": "iter(words) -> iter(reversed(words))",
+        "a pair of its tag": "(token, next(words)) -> (next(words), token)",
+        "in reverse order": (
+            "stack[-1].append(done) -> stack[-1].insert(1, done)",
+            "stack[-1].append((token -> stack[-1].insert(1, (token",
+        ),
+        "still have their bracket": "[token[1:]] -> [token]",
+        "one more pair": "return stack[0][0] -> return tuple(stack[0])",
+    },
+    "constituents": {
+        "last word's number": "(*found[number][:2], n_words) -> (*found[number][:2], n_words - 1)",
+        "closing brackets": with_result(
+            right.constituents, lambda found: sorted(found[::-1], key=lambda each: (each[2], -each[1]))
+        ),
+        "only one is left": with_result(right.constituents, lambda found: sorted(set(found), key=found.index)),
+    },
+    "f1": {
+        "mean of the sentences' F1": lambda trees, references: (
+            sum(right.f1([tree], [reference]) for tree, reference in zip(trees, references, strict=True)) / len(trees)
+        ),
+        "each should": counted_once,
+        "precision alone": "2 * matched / (predicted + expected) -> matched / max(1, predicted)",
+        "recall alone": "2 * matched / (predicted + expected) -> matched / expected",
+        "without a tree is left out": "expected += -> expected += bool(tree) *",
+    },
+    "allowed": {
+        "holds nothing": ' and not tokens[-1].startswith("(") -> ',
+        "too few words": " and (len(opened) > 1 or left == 0) -> ",
+        "can never close": "left > 0 and len(opened) < deepest -> len(opened) < deepest",
+        "more tags than words": "bool(opened) and left > 0 -> bool(opened)",
+        "`deepest`": "left > 0 and len(opened) < deepest -> left > 0",
+        "outside all brackets": "bool(opened) and left > 0 -> left > 0",
+        "END may come first": "bool(tokens) and not opened -> not opened",
+        "never end": "bool(tokens) and not opened -> False",
+    },
+    "aligned": {
+        "have labels": 'written[-1] += ")" -> written[-1] += token',
+        "lacks brackets of its own": 'f"{opening}({token})" -> opening + token',
+        "root is a constituent too": "in linearise(tree): -> in linearise(tree)[1:-1]:",
+    },
+}
