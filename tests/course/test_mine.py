@@ -1,10 +1,12 @@
 """What a student solves is kept, with all that it needs, and comes back only while it is right."""
 
+import inspect
 import io
 import linecache
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,6 +114,16 @@ def test_what_has_no_source_is_right_but_not_kept(name, words, cells, capsys, tm
     out = capsys.readouterr().out
     assert ": right." in out and out.endswith(f"It is not kept as yours: {words}.\n")
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_tree_is_whole_though_that_of_the_first_test_has_another_form(monkeypatch, tmp_path):
+    name, tokens = "19_parsing.delinearise", "(S NN (VP VB (NP DT NN )NP )VP IN )S".split()
+    source = Path(inspect.getsourcefile(solution_of(name))).read_text(encoding="utf-8")
+    (tmp_path / f"{name}.py").write_text(f"{HEADER}delinearise\n\n{source}", encoding="utf-8")
+    monkeypatch.setenv("MINITRANSFORMER_MINE", str(tmp_path))
+    own = mine(name)
+    assert own.__module__ == f"mine.{name}"
+    assert own(tokens, [*"abcde"]) == solution_of(name)(tokens, [*"abcde"])
 
 
 def test_wrong_functions_and_solutions_are_not_kept(cells, capsys, tmp_path):
