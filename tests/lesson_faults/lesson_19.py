@@ -1,5 +1,7 @@
 """Planted faults of lesson 19: for each exercise, words that the message must hold and the wrong function."""
 
+from collections import Counter
+
 from lesson_faults.altered import with_result
 
 from solutions import lesson_19 as right
@@ -11,6 +13,21 @@ def counted_once(trees, references):
     )
     n_matched = sum(len(ours & theirs) for ours, theirs in zip(found, expected, strict=True))
     return 200 * n_matched / (sum(map(len, found)) + sum(map(len, expected)))
+
+
+def inner_first(tree, first=0):
+    found, end = [], first
+    for part in tree[1:]:
+        inner = [] if isinstance(part[1], str) else inner_first(part, end)
+        found, end = found + inner, inner[-1][2] if inner else end + 1
+    return [*found, (tree[0], first, end)]
+
+
+def in_one_heap(trees, references):
+    found, expected = (
+        Counter(each for tree in side if tree for each in right.constituents(tree)) for side in (trees, references)
+    )
+    return 200 * (found & expected).total() / (found.total() + expected.total())
 
 
 FAULTS = {
@@ -32,8 +49,9 @@ FAULTS = {
     },
     "constituents": {
         "last word's number": "(*found[number][:2], n_words) -> (*found[number][:2], n_words - 1)",
-        "closing brackets": with_result(
-            right.constituents, lambda found: sorted(found[::-1], key=lambda each: (each[2], -each[1]))
+        "closing brackets": inner_first,
+        "from the first of each": with_result(
+            right.constituents, lambda found: [(label, 0, end - first) for label, first, end in found]
         ),
         "only one is left": with_result(right.constituents, lambda found: sorted(set(found), key=found.index)),
     },
@@ -42,6 +60,7 @@ FAULTS = {
             sum(right.f1([tree], [reference]) for tree, reference in zip(trees, references, strict=True)) / len(trees)
         ),
         "each should": counted_once,
+        "in one heap": in_one_heap,
         "precision alone": "2 * matched / (predicted + expected) -> matched / max(1, predicted)",
         "recall alone": "2 * matched / (predicted + expected) -> matched / expected",
         "without a tree is left out": "expected += -> expected += bool(tree) *",
@@ -52,6 +71,9 @@ FAULTS = {
         "can never close": "left > 0 and len(opened) < deepest -> len(opened) < deepest",
         "more tags than words": "bool(opened) and left > 0 -> bool(opened)",
         "`deepest`": "left > 0 and len(opened) < deepest -> left > 0",
+        "may follow (S (NP NN )NP (VP.": "len(opened) < deepest -> sum(token[0] == '(' for token in tokens) < deepest",
+        "deepest = 3, (S may follow": "len(opened) < deepest -> len(opened) < deepest - 1",
+        ")S must not follow (S (NP PRP.": "opened[-1] == kind[1:] -> kind[1:] in opened",
         "outside all brackets": "bool(opened) and left > 0 -> left > 0",
         "END may come first": "bool(tokens) and not opened -> not opened",
         "never end": "bool(tokens) and not opened -> False",

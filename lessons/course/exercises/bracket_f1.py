@@ -12,6 +12,7 @@ def f1_inputs(rng):
     yield [IT_RAINS], [IT_RAINS]
     yield [("S", *CHAIN[1][1:])], [CHAIN]
     yield [None, CHAIN], [IT_RAINS, CHAIN]
+    yield [CHAIN, IT_RAINS], [IT_RAINS, CHAIN]
     for _ in range(4):
         references = [random_tree(rng) for _ in range(4)]
         yield [*(relabelled(rng, tree) for tree in references[1:]), None], [*references[1:], references[0]]
@@ -42,7 +43,7 @@ F1 = Exercise(
     "19_parsing.f1",
     f1_inputs,
     reference=f1,
-    tested="eight test sets, with ill-formed trees and with constituents of one label over the same words",
+    tested="nine test sets, with ill-formed trees and with constituents of one label over the same words",
     mistakes=(
         Mistake(
             "It is a share, from 0 to 1; give it in percent.", lambda trees, references: f1(trees, references) / 100
@@ -50,6 +51,12 @@ F1 = Exercise(
         Mistake(
             "It is the mean of the sentences' F1. Add up the counts of all sentences first, then divide.",
             lambda trees, references: mean(f1([tree], [right]) for tree, right in zip(trees, references, strict=True)),
+        ),
+        Mistake(
+            "The constituents of all sentences lie in one heap; a match is within one sentence.",
+            lambda trees, references: f1_by(
+                [trees], [references], read=lambda side: [each for tree in side if tree for each in constituents(tree)]
+            ),
         ),
         Mistake(
             "Of several constituents over the same words with one label only one counts; each should.",

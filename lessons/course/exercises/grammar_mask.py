@@ -9,12 +9,12 @@ KINDS = [*(f"({label}" for label in LABELS), *(f"){label}" for label in LABELS),
 
 def allowed_inputs(rng):
     yield [], 2, KINDS, 9
+    yield ["(S", "(NP", "(NP"], 2, KINDS, 3
+    yield ["(S", "(NP", "NN", ")NP", "(VP"], 2, KINDS, 3
     for tree in (IT_RAINS, CHAIN, random_tree(rng), random_tree(rng)):
         tokens = linearise(tree)
         for n_written in range(1, len(tokens) + 1):
             yield tokens[:n_written], len(words_of(tree)), KINDS, 9
-    yield ["(S", "(NP", "(NP"], 2, KINDS, 3
-    yield ["(S", "(NP", "NN", ")NP"], 1, KINDS, 2
 
 
 def conditions(kind, tokens, n_words, deepest):
@@ -56,11 +56,22 @@ def ending_never(tokens, n_words, kinds, deepest):
     return [may and kind != "END" for kind, may in zip(kinds, allowed(tokens, n_words, kinds, deepest), strict=True)]
 
 
+def kind_by_kind(function, *inputs):
+    """The first kind that is judged wrongly."""
+    tokens, n_words, kinds, deepest = inputs
+    for kind, answer, right in zip(kinds, function(*inputs), allowed(*inputs), strict=True):
+        if answer != right:
+            place = f"follow {' '.join(tokens)}" if tokens else "come first"
+            may = "may" if right else "must not"
+            return f"With n_words = {n_words} and deepest = {deepest}, {kind} {may} {place}."
+    return None
+
+
 ALLOWED = Exercise(
     "19_parsing.allowed",
     allowed_inputs,
     reference=allowed,
-    tested="the beginnings of four trees, the empty one, the depth's limit, and a sentence whose words are used up",
+    tested="the beginnings of four trees, the empty one, and two at or near the depth's limit",
     mistakes=(
         forgetting(
             "no empty bracket",
@@ -70,10 +81,11 @@ ALLOWED = Exercise(
         forgetting("word left", "A bracket may open although no word is left for it: it can never close."),
         forgetting("no tag too many", "There may be more tags than words."),
         forgetting("label", "Any bracket may close; only the innermost open one may."),
-        forgetting("depth", "Brackets may open without end: count how many are open, and stop at `deepest`."),
+        forgetting("depth", "More than `deepest` brackets may be open: another may open only while fewer are."),
         forgetting("inside", "A tag may stand outside all brackets: the tree's root is a constituent."),
         forgetting("closed", "END may come while brackets are open; it comes when all are closed."),
         forgetting("begun", "END may come first: then there is no tree."),
         Mistake("The output can never end: END follows when all brackets are closed.", ending_never),
     ),
+    properties=(kind_by_kind,),
 )

@@ -113,33 +113,8 @@ DELINEARISE = Exercise(
 )
 
 
-def closed_first(tree):
-    """Constituents in the order of their closing brackets."""
-    found, opened, n_words = [], [], 0
-    for token in linearise(tree):
-        if token[0] == "(":
-            opened.append((token[1:], n_words))
-        elif token[0] == ")":
-            found.append((*opened.pop(), n_words))
-        else:
-            n_words += 1
-    return found
-
-
 def tags_too(tree):
     return constituents(changed(tree, word=lambda tag, text: (tag, (tag, text))))
-
-
-def from_parents(tree):
-    """Each counted from the first word of its parent."""
-    if is_word(tree):
-        return []
-    found, before = [(tree[0], 0, len(words_of(tree)))], 0
-    for part in tree[1:]:
-        inner = from_parents(part)
-        found += [(inner[0][0], before, before + inner[0][2]), *inner[1:]] if inner else []
-        before += len(words_of(part))
-    return found
 
 
 CONSTITUENTS = Exercise(
@@ -153,8 +128,14 @@ CONSTITUENTS = Exercise(
             lambda tree: [(label, first, end - 1) for label, first, end in constituents(tree)],
         ),
         Mistake("Words are no constituents: leave their tags out.", tags_too),
-        Mistake("The order is that of the closing brackets; take that of the opening ones, outer first.", closed_first),
-        Mistake("The words are counted from each constituent's parent; count from the sentence's first.", from_parents),
+        Mistake(
+            "The order is that of the closing brackets; take that of the opening ones, outer first.",
+            lambda tree: sorted(constituents(tree)[::-1], key=lambda each: (each[2], -each[1])),
+        ),
+        Mistake(
+            "The words are counted from the first of each constituent; count from the sentence's first.",
+            lambda tree: [(label, 0, end - first) for label, first, end in constituents(tree)],
+        ),
         Mistake(
             "Of several constituents over the same words with one label only one is left: each of them counts.",
             lambda tree: list(dict.fromkeys(constituents(tree))),
