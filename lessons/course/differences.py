@@ -19,6 +19,8 @@ def malformed(expected: Any, got: Any, called_with: str, rtol: float, names: Seq
         error = form_error(right, given, name or "The result")
         if error:
             hint = regular_difference(right, given, rtol)
+            if isinstance(right, list) and isinstance(given, (tuple, list)) and len(given) != len(right):
+                hint = _example(right, given, hint)
             return f"{error}.{f' {hint}' if hint else ''} It was called with {called_with}."
         if has_nan(given) and not has_nan(right):
             return (

@@ -36,6 +36,7 @@ FAULTS = {
         "The words are written": "return [label] -> return [parts[0]]",
         "outermost bracket": with_result(right.linearise, lambda tokens: tokens[1:-1]),
         "must be a list": with_result(right.linearise, " ".join),
+        "['(S', ['(NP', ['PRP'],": "(token for part in parts for token in linearise(part)) -> map(linearise, parts)",
     },
     "delinearise": {
         "from the end": "iter(words) -> iter(reversed(words))",
