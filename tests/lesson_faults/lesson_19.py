@@ -23,7 +23,7 @@ def inner_first(tree, first=0):
     return [*found, (tree[0], first, end)]
 
 
-def in_one_heap(trees, references):
+def across_sentences(trees, references):
     found, expected = (
         Counter(each for tree in side if tree for each in right.constituents(tree)) for side in (trees, references)
     )
@@ -61,7 +61,7 @@ FAULTS = {
             sum(right.f1([tree], [reference]) for tree, reference in zip(trees, references, strict=True)) / len(trees)
         ),
         "each should": counted_once,
-        "in one heap": in_one_heap,
+        "of different sentences": across_sentences,
         "precision alone": "2 * matched / (predicted + expected) -> matched / max(1, predicted)",
         "recall alone": "2 * matched / (predicted + expected) -> matched / expected",
         "without a tree is left out": "expected += -> expected += bool(tree) *",

@@ -35,8 +35,8 @@ def f1_by(trees, references, *, read=constituents, count=Counter, score=lambda m
     pairs = [
         (count(read(tree) if tree else []), count(read(right))) for tree, right in zip(trees, references, strict=True)
     ]
-    found, expected = (sum(len(list(Counter(each).elements())) for each in side) for side in zip(*pairs, strict=True))
-    return score(sum(len(list(Counter(found & right).elements())) for found, right in pairs), found, expected)
+    found, expected = (sum(each.total() for each in side) for side in zip(*pairs, strict=True))
+    return score(sum((found & right).total() for found, right in pairs), found, expected)
 
 
 F1 = Exercise(
@@ -53,14 +53,14 @@ F1 = Exercise(
             lambda trees, references: mean(f1([tree], [right]) for tree, right in zip(trees, references, strict=True)),
         ),
         Mistake(
-            "The constituents of all sentences lie in one heap; a match is within one sentence.",
+            "Constituents of different sentences are matched with each other; a match is within one sentence.",
             lambda trees, references: f1_by(
                 [trees], [references], read=lambda side: [each for tree in side if tree for each in constituents(tree)]
             ),
         ),
         Mistake(
             "Of several constituents over the same words with one label only one counts; each should.",
-            lambda trees, references: f1_by(trees, references, count=set),
+            lambda trees, references: f1_by(trees, references, count=lambda found: Counter(set(found))),
         ),
         Mistake(
             "The labels are not compared: a match has the same label, first word and end.",

@@ -42,11 +42,6 @@ def tree_inputs(rng):
         yield (random_tree(rng),)
 
 
-def taken_in_order(tree, words):
-    words = iter(words)
-    return changed(tree, word=lambda tag, _: (tag, next(words)))
-
-
 LINEARISE = Exercise(
     "19_parsing.linearise",
     tree_inputs,
