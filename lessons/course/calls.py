@@ -67,7 +67,7 @@ class StudentFunction:
                 result = self.result = within(left, lambda: self._called(*given))
         except TimeoutError as error:
             raise Trouble(
-                f"The function had not come back after {self.seconds:g} s. Look for a loop whose condition never "
+                f"The function had not returned after {self.seconds:g} s. Look for a loop whose condition never "
                 f"becomes false{error}. It was called with {self.arguments_text(arguments)}."
             ) from None
         except Raised as raised:
@@ -117,13 +117,13 @@ def called_with_care(call: Callable[[], Any], seconds: float) -> Any:
     """The result of ``call()``, which calls functions of the student's.
 
     Raises:
-        Trouble: it did not come back, or raised; the text says where.
+        Trouble: it did not return, or raised; the text says where.
     """
     try:
         with _kept_from_harm(_Prints(), _Prints()):
             return within(seconds, call)
     except TimeoutError as error:
-        raise Trouble(f"It had not come back after {seconds:g} s{error}.") from None
+        raise Trouble(f"It had not returned after {seconds:g} s{error}.") from None
     except Raised as raised:
         error = raised.__cause__
         if isinstance(error, (Trouble, NotFilledIn)):

@@ -47,7 +47,7 @@ def within(seconds: float, call: Callable[[], Any]) -> Any:
     ``seconds`` are of this process's time on the processor; a call that only waits is given more, by the clock.
 
     Raises:
-        TimeoutError: it had not come back; the thread is told to stop.
+        TimeoutError: it had not returned; the thread is told to stop.
         Raised: ``call`` raised the cause of this.
     """
     outcome: dict[str, Any] = {}

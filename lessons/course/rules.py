@@ -147,7 +147,7 @@ def compare(part: str, names: Sequence[str], f: Functions) -> None:
             with in_place(part, f):
                 got = within(SECONDS, lambda p_drop=p_drop: trial(p_drop))
         except TimeoutError:
-            trouble = f"a model that had not come back after {SECONDS:g} s"
+            trouble = f"a model that had not returned after {SECONDS:g} s"
         except Raised as raised:
             if isinstance(raised.__cause__, ConfigError):
                 raise raised.__cause__ from None

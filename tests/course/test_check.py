@@ -215,7 +215,7 @@ def test_the_readers_own_interrupt_stops_the_function():
 def test_a_function_that_loops_for_ever_is_stopped(limit):
     limit(0.3)
     text = examine(WEIGHTS, loops).text
-    assert "had not come back after 0.3 s" in text and "restart" not in text
+    assert "had not returned after 0.3 s" in text and "restart" not in text
 
 
 def catches_all(q, k, mask):

@@ -52,7 +52,7 @@ BAD_BACKWARD = {
     "in place": (changes_in_place, "read-only, raised in changes_in_place, `grad_y *= 2.0`."),
     "exit": (lambda grad_y, saved: sys.exit(), "WRONG. SystemExit, raised in <lambda>"),
     "unfilled": (lambda grad_y, saved: ..., "<lambda>: not yet"),
-    "loop": (runs_for_ever, "WRONG. It had not come back after 0.3 s."),
+    "loop": (runs_for_ever, "WRONG. It had not returned after 0.3 s."),
     "not a function": (3, "WRONG. TypeError: 'int' object is not callable"),
 }
 

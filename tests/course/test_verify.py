@@ -14,7 +14,7 @@ PLANTED = {
     "01_arrays.linear_backward": ("open({place!r}, 'w').write('x')\n", "PermissionError: open is refused"),
     "03_softmax.loss_backward": ("import os\nos.system('echo x > {place}')\n", "PermissionError: os.system is refused"),
     "03_softmax.smoothed_loss": ("def f(*given):\n    open({place!r}, 'w')\n", "PermissionError: open is refused"),
-    "04_attention.weights": ("def f(q, k, mask):\n    while True:\n        pass\n", "had not come back after 5 s"),
+    "04_attention.weights": ("def f(q, k, mask):\n    while True:\n        pass\n", "had not returned after 5 s"),
     "05_heads.split": ("def f(*given):\n    return right(*given) + table[0]\n", "name 'table' is not defined"),
     "07_feed_forward.backward": ("import sys\nsys.exit()\n", "it does not run (SystemExit"),
     "11_training.adam_step": (SLOW, "slow: "),

@@ -41,7 +41,7 @@ FAULTS = {
     "gradients": {
         "The tape is walked forwards": "reversed(tape) -> tape",
         "replaces the ones before it": "found[value] + grad -> grad",
-        "by itself is 1": "= 1.0 -> = 0.0",
+        "with respect to itself is 1": "= 1.0 -> = 0.0",
         "only one of them arrives": ("in zip(inputs -> in dict(zip(inputs", "strict=True) -> strict=True)).items()"),
         "must be a list of 5": "return found -> return [grad for grad in found if np.any(grad)]",
     },

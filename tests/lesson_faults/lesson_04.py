@@ -46,7 +46,7 @@ FAULTS = {
         "has equal weights": "-np.inf) -> -1e9)",
         "as without a mask": "np.where(mask, scores, -np.inf) -> scores + np.where(mask, 0.0, -1e9)",
         "holds NaN": lambda q, k, mask: np.where(mask.any(axis=-1, keepdims=True), right.weights(q, k, mask), np.nan),
-        "k.T turns all axes round": "k.swapaxes(-1, -2) -> k.T",
+        "k.T reverses all axes": "k.swapaxes(-1, -2) -> k.T",
         "d_k is the last axis of q": "q.shape[-1]) -> q.shape[1])",
         "It is transposed": with_result(right.weights, lambda weights: weights.swapaxes(-1, -2)),
         "100 times the right one": with_result(right.weights, lambda weights: 100 * weights),

@@ -58,14 +58,14 @@ FAULTS = {
         "One mean for the whole array": "axis=-1, keepdims=True -> ",
     },
     "rms_norm_backward": {
-        "RMSNorm takes no mean away": "(g - x_hat -> (g - g.mean(axis=-1, keepdims=True) - x_hat",
+        "RMSNorm subtracts no mean": "(g - x_hat -> (g - g.mean(axis=-1, keepdims=True) - x_hat",
         "term through the root mean square is missing": " - x_hat * (g * x_hat).mean(axis=-1, keepdims=True) -> ",
         "gamma stands outside the mean": ("g = gamma * -> g = ", "grad_x = -> grad_x = gamma *"),
         "too small by their number": "x_hat).sum( -> x_hat).mean(",
     },
     "backward_from_output": {
         "y is used for x_hat": "(y - beta) / gamma -> y",
-        "beta is not taken away": "(y - beta) -> y",
+        "beta is not subtracted": "(y - beta) -> y",
         "gamma is not divided out": " / gamma -> ",
     },
 }

@@ -23,7 +23,7 @@ FAULTS = {
         "the root of the vocabulary's size": lambda table, ids: table[ids] * table.shape[0] ** 0.5,
     },
     "sinusoids": {
-        "whole numbers, which cut": "reshape(n_positions, d_model) -> reshape(n_positions, d_model).astype(int)",
+        "whole numbers, which truncate": "reshape(n_positions, d_model) -> reshape(n_positions, d_model).astype(int)",
         "All sines stand first": "axis=-1 -> axis=1",
         "counted from 1": lambda n_positions, d_model: right.sinusoids(n_positions + 1, d_model)[1:],
         "The exponent is i / d_model": "speeds(d_model) -> speeds(2 * d_model)[: d_model // 2]",

@@ -94,7 +94,7 @@ BACKWARD = Exercise(
         ),
         *in_softmax("The softmax is skipped: grad_weights is used where grad_scores belongs.", lambda g, weights: g),
         *in_softmax(
-            "The mean fit is divided by the number of keys: sum(g * weights) is a mean already, the weights sum to 1.",
+            "The mean fit is divided by the number of keys: sum(g * weights) is already a mean; the weights sum to 1.",
             lambda g, weights: weights * (g - (g * weights).mean(axis=-1, keepdims=True)),
         ),
         *in_softmax(
@@ -114,7 +114,7 @@ BACKWARD = Exercise(
             lambda g, weights: weights * (g - (g * weights).sum()),
         ),
         Mistake(
-            ".T turns all axes round, also those of sentences and heads. Exchange the last two: .swapaxes(-1, -2).",
+            ".T reverses all axes, also those of sentences and heads. Exchange the last two: .swapaxes(-1, -2).",
             through(turn=np.transpose),
         ),
         *in_scale(

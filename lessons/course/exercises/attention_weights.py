@@ -146,12 +146,12 @@ WEIGHTS = Exercise(
         *forgetting(ONLY_ROWS, MANNERS, axis=-2),
         *forgetting(ONLY_ROWS, MANNERS, axis=0),
         *forgetting(
-            "The softmax runs over axis 1, which is the last one of two axes only. axis=-1 is always the last.",
+            "The softmax runs over axis 1, which is the last axis only if there are two. axis=-1 is always the last.",
             MANNERS,
             axis=1,
         ),
         *forgetting(
-            "k.T turns all axes round, also those of sentences and heads. Exchange the last two: k.swapaxes(-1, -2).",
+            "k.T reverses all axes, also those of sentences and heads. Exchange the last two: k.swapaxes(-1, -2).",
             TURNED,
             turn=np.transpose,
         ),
@@ -162,11 +162,11 @@ WEIGHTS = Exercise(
             largest="whole",
         ),
         *forgetting(
-            "Exponentials overflow: exp(800) is inf, and inf / inf is nan. Take the largest score of each row away.",
+            "Exponentials overflow: exp(800) is inf, and inf / inf is nan. Subtract the largest score of each row.",
             (*OVERFLOWS, *OVERFLOWS_IN_FACTOR, {"largest": "none", "nan": 0.0}),
         ),
         *forgetting(
-            "The largest score that is taken away may be a hidden one: then every visible exponential is 0. Set hidden "
+            "The largest score that is subtracted may be a hidden one: then every visible exponential is 0. Set hidden "
             "scores to -inf first.",
             ({}, {"zeros": False}, {"nan": 0.0}),
             hide="as factor",

@@ -124,7 +124,7 @@ BACKWARD = Exercise(
             lambda grad_y, x, w1, b1, w2, b2: backward(grad_y, x, w1, 0 * b1, w2, b2),
         ),
         Mistake(
-            "The gate asks for the sign of the gradient: max(0, grad). It must ask for that of the forward's value.",
+            "The gate tests the sign of the gradient: max(0, grad). It must test that of the forward's value.",
             backward_gated_by(lambda hidden, grad: grad > 0),
         ),
         Mistake(

@@ -137,7 +137,7 @@ def mistakes_of_layers(side):
             "Every layer has the parameters of the first: write the layer's number i.",
             stack_with(side, place=lambda i: 0),
         ),
-        Mistake("There is one layer only: repeat it n_layers times.", stack_with(side, layers=lambda n: 1)),
+        Mistake("There is only one layer: repeat it n_layers times.", stack_with(side, layers=lambda n: 1)),
     )
 
 

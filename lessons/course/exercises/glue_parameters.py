@@ -225,7 +225,7 @@ UPDATE = Exercise(
     tested="a first update and a fifth one",
     parts=("vector", "m", "v", "t"),
     mistakes=(
-        Mistake("The number of updates is not counted on: the new state has t + 1.", update_with(after=lambda t: t)),
+        Mistake("The number of updates does not go up: the new state has t + 1.", update_with(after=lambda t: t)),
         Mistake(
             "Adam's t is the number of this update, and the first is 1: t + 1, or it divides by zero.",
             update_with(count=lambda t: t),

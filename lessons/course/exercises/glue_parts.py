@@ -179,7 +179,7 @@ ATTENTION = Exercise(
             lambda p, x, memory, mask, n_heads: right.attention(p, memory, x, mask, n_heads),
         ),
         Mistake(
-            "Keys and values come from x: they are the memory's.",
+            "Keys and values come from x: they must come from the memory.",
             lambda p, x, memory, mask, n_heads: right.attention(p, x, x, mask, n_heads),
         ),
         Mistake("The last projection, by W^O, is missing.", unprojected),

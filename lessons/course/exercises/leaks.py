@@ -79,7 +79,7 @@ LEAKS = Exercise(
         ),
         *(
             Mistake(
-                "Where the new token stood already nothing changes, and no leak can show: take another one each time.",
+                "Where the new token already stood, nothing changes and no leak can show: take another one each time.",
                 lambda logits_of, ids, vocab_size, token=token: (
                     np.triu(dependence(logits_of, ids, vocab_size, token=token % vocab_size), 1) > 0
                 ),

@@ -36,7 +36,7 @@ CENTRED = Exercise(
             lambda x: x - x.mean(axis=-2, keepdims=True),
         ),
         Mistake(
-            "The mean runs over axis 1, which is the last one of two axes only. axis=-1 is always the last.",
+            "The mean runs over axis 1, which is the last axis only if there are two. axis=-1 is always the last.",
             lambda x: x - x.mean(axis=1, keepdims=True),
         ),
         Mistake(
@@ -224,11 +224,11 @@ UNBROADCAST = Exercise(
         ),
         Mistake("Only the first copy's gradient is kept: the copies add up.", one_copy),
         Mistake(
-            "An axis that was stretched from 1 is not summed, only the axes put in front: of it, one copy is kept.",
+            "An axis that was stretched from 1 is not summed, only the axes put in front: one of its copies is kept.",
             of_leading_axes,
         ),
         Mistake(
-            "The axes put in front are not summed, only those stretched from 1: of them, one copy is kept.",
+            "The axes put in front are not summed, only those stretched from 1: one of their copies is kept.",
             of_stretched_axes,
         ),
         Mistake(

@@ -212,11 +212,11 @@ GRADIENTS = Exercise(
     tested="a chain, values used twice by one op and by two, an op that is not used, eight random ops, and arrays",
     mistakes=(
         Mistake(
-            "The last gradient that arrives replaces the ones before it: add, a value has as many as it has uses.",
+            "The last gradient that arrives replaces the ones before it: add them, a value gets one for each use.",
             lambda tape, n_values: gradients(tape, n_values, overwrite=True),
         ),
         Mistake(
-            "The gradient of the result by itself is 1; without it everything stays 0.",
+            "The result's gradient with respect to itself is 1; without it everything stays 0.",
             lambda tape, n_values: gradients(tape, n_values, start=0.0),
         ),
         Mistake(

@@ -30,7 +30,7 @@ SOFTMAX = Exercise(
     tested="small logits, and rows from 2000 down to -3000, against the engine's softmax",
     mistakes=(
         Mistake(
-            "Exponentials overflow: exp(1000) is inf, and inf / inf is nan. Take the largest logit of each row away.",
+            "Exponentials overflow: exp(1000) is inf, and inf / inf is nan. Subtract the largest logit of each row.",
             lambda z: exponentials_over(np.exp(z)),
         ),
         Mistake(
@@ -163,7 +163,7 @@ TEMPERATURE = Exercise(
     "03_softmax.temperature",
     temperature_inputs,
     reference=lambda logits, targets: 1.0 / best_beta_of_real(logits, targets),
-    tested="models that are twice and four times too sure, and one that is not sure enough, with padding",
+    tested="models that are two and four times too sure, and one that is not sure enough, with padding",
     mistakes=(
         Mistake("This is beta = 1 / T: logits are divided by T.", best_beta_of_real),
         Mistake(

@@ -101,7 +101,7 @@ NORMALISED_AXIS = Exercise(
             "a constant for each line along it changes nothing.",
             lambda norm, shape: next(axis for axis in range(3) if axis != probing(own_constant)(norm, shape)),
         ),
-        Mistake("The answer is always the last axis; this norm was not asked.", lambda norm, shape: 2),
+        Mistake("The answer is always the last axis; the given norm was never called.", lambda norm, shape: 2),
     ),
 )
 
@@ -141,8 +141,8 @@ BACKWARD_FROM_OUTPUT = Exercise(
     tested="all three gradients of one position and of a batch, with random gamma and beta",
     parts=("grad_x", "grad_gamma", "grad_beta"),
     mistakes=(
-        Mistake("y is used for x_hat: take beta away and divide by gamma.", backward_from(lambda y, gamma, beta: y)),
-        Mistake("beta is not taken away.", backward_from(lambda y, gamma, beta: y / gamma)),
+        Mistake("y is used for x_hat: subtract beta and divide by gamma.", backward_from(lambda y, gamma, beta: y)),
+        Mistake("beta is not subtracted.", backward_from(lambda y, gamma, beta: y / gamma)),
         Mistake("gamma is not divided out of y.", backward_from(lambda y, gamma, beta: y - beta)),
         Mistake(
             "beta is subtracted after the division; forward added it last, so subtract it first.",

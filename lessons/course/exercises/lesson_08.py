@@ -30,7 +30,7 @@ EMBEDDING = Exercise(
             lambda table, ids: table[ids] / math.sqrt(table.shape[1]),
         ),
         Mistake(
-            "The factor is the root of the vocabulary's size; it is that of the width, d_model.",
+            "The factor is the root of the vocabulary's size; it must be that of the width, d_model.",
             lambda table, ids: math.sqrt(len(table)) * table[ids],
         ),
     ),
@@ -108,7 +108,7 @@ SINUSOIDS = Exercise(
             power_of_the_quotient,
         ),
         Mistake(
-            "The table holds whole numbers, which cut the waves off: make it of floats, without dtype=int.",
+            "The table holds whole numbers, which truncate the waves: make it an array of floats, without dtype=int.",
             lambda n, d: waves(n, d).astype(int),
         ),
         Mistake("The base is 1000; the paper's is 10000.", lambda n, d: waves(n, d, base=1000.0)),
@@ -158,7 +158,7 @@ EMBEDDING_BACKWARD = Exercise(
         ),
         Mistake("The gradients of a repeated token are averaged; they add up.", mean_over_uses),
         Mistake(
-            "The factor is the root of the vocabulary's size; it is that of the width, d_model.",
+            "The factor is the root of the vocabulary's size; it must be that of the width, d_model.",
             lambda grad_y, ids, n_tokens: table_gradient(grad_y, ids, n_tokens, math.sqrt(n_tokens)),
         ),
     ),

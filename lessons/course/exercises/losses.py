@@ -124,7 +124,7 @@ FLOOR = (
     "A number is added to p, or p has a floor, so that its logarithm is finite. Where p became 0 the loss is then far "
     "too small: write ln p = z - ln sum e^z, from the logits."
 )
-OVERFLOW = "Exponentials overflow: exp(900) is inf. Take the largest logit of each row away before exp."
+OVERFLOW = "Exponentials overflow: exp(900) is inf. Subtract the largest logit of each row before exp."
 ZERO_FIRST = "The logarithm is taken of a probability that became 0: write ln p = z - ln sum e^z, from the logits."
 
 

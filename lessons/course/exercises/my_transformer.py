@@ -104,9 +104,7 @@ GRADIENT_OF = Exercise(
         Mistake(
             "Every sentence counts alike; every token must, so a longer target weighs more.", weighted(alike, alike)
         ),
-        Mistake(
-            "The loss is the plain mean of the sentences'; each counts with its tokens.", weighted(alike, by_tokens)
-        ),
+        Mistake("The loss is the plain mean over sentences; each counts with its tokens.", weighted(alike, by_tokens)),
         Mistake("The end marks are not counted among the tokens.", weighted(*[lambda n: n / n.sum()] * 2)),
         Mistake(
             "The gradients are added up; the batch's is their mean over tokens.", weighted(by_tokens, lambda n: n**0)

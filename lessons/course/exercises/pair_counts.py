@@ -146,7 +146,7 @@ COUNT_CHANGES = Exercise(
         ),
         Mistake(
             "Two occurrences side by side are treated as if each stood alone: in `a b a b` the pair (b, a) goes once, "
-            "and (ab, ab) comes once. Read the neighbours from the word as it is by now.",
+            "and (ab, ab) comes once. Read the neighbours from the word as it is at that point.",
             changes_around,
         ),
         Mistake(

@@ -48,11 +48,11 @@ RMS_NORM = Exercise(
     tested="one position, two, and a batch, with random gamma and three values of eps",
     mistakes=(
         Mistake(
-            "The mean is taken away: that is layer norm. RMSNorm only divides.",
+            "The mean is subtracted: that is layer norm. RMSNorm only divides.",
             lambda x, gamma, eps: gamma * normalised(x, eps),
         ),
         Mistake(
-            "The mean is taken away above the line. RMSNorm leaves x as it is and only divides.",
+            "The mean is subtracted in the numerator. RMSNorm leaves x as it is and only divides.",
             lambda x, gamma, eps: rms_norm(x, gamma, eps) - mean_of(x) * rms_norm(x, gamma, eps) / x,
         ),
         Mistake(
@@ -85,7 +85,7 @@ RMS_NORM_BACKWARD = Exercise(
     parts=("grad_x", "grad_gamma"),
     mistakes=(
         Mistake(
-            "The term through the mean, mean(g), is layer norm's. RMSNorm takes no mean away, so nothing flows there.",
+            "The term through the mean, mean(g), is layer norm's. RMSNorm subtracts no mean, so nothing flows there.",
             rms_backward_with(lambda inv, x_hat, g, grad_y, gamma, right: right - inv * mean_of(g)),
         ),
         Mistake(

@@ -99,7 +99,7 @@ SEGMENT = Exercise(
             longest_first,
         ),
         Mistake(
-            "The leftmost pair that is in the list is merged; the one learned first must be, wherever it stands.",
+            "The leftmost pair that is in the list is merged; merge the one learned first, wherever it stands.",
             leftmost_pair,
         ),
         Mistake(

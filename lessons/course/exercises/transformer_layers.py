@@ -97,10 +97,11 @@ ENCODER_LAYER = Exercise(
         Mistake("The residual sum around self-attention is missing.", encoder_with_sums(0, 1)),
         Mistake("The residual sum around the feed-forward layer is missing.", encoder_with_sums(1, 0)),
         Mistake(
-            "The second sum has the layer's input in it; it takes what the first sub-layer gave.", sum_of_layers_input
+            "The second sum has the layer's input in it; it must take what the first sub-layer gave.",
+            sum_of_layers_input,
         ),
         Mistake("The norm takes the sub-layer's output alone; it belongs around the sum.", encoder_sublayers_norm),
-        Mistake("The feed-forward layer reads the layer's input; it reads what the first norm gave.", side_by_side),
+        Mistake("The feed-forward layer reads the layer's input; it must read what the first norm gave.", side_by_side),
         Mistake(
             "One norm serves both sub-layers: each has a gamma and a beta of its own.",
             lambda x, mask, self_attention, feed_forward, norms: encoder_layer(

@@ -83,7 +83,7 @@ VITERBI = Exercise(
             for nowhere in (math.inf, -math.inf)
         ),
         Mistake(
-            "The way of the fewest pieces is kept; the largest sum of scores must be, however many pieces it has.",
+            "The way with the fewest pieces is kept; keep the largest sum of scores, however many pieces it has.",
             lambda text, scores: searched(text, scores, choose=lambda ways: min(ways, key=lambda way: len(way[2]))),
         ),
         Mistake(
