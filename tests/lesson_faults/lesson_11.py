@@ -32,7 +32,7 @@ FAULTS = {
     },
     "distances": {
         "used nowhere": with_inputs(right.distances, factors=np.ones_like),
-        "m and v begin anew": "m, v, t -> 0.0, 0.0, 1",
+        "m and v start from 0": "m, v, t -> 0.0, 0.0, 1",
         "exchanged": with_result(right.distances, lambda plain, adam: (adam, plain)),
     },
     "token_batches": {

@@ -52,7 +52,7 @@ FAULTS = {
         "one step too late": "step < n - 1 -> step < n",
         "its own slice in every step": "(rank - step) % n -> rank",
         "not r + t": "(rank - step) -> (rank + step)",
-        "t begins again from 0": "(rank - step) -> (rank - (step if step < n - 1 else step - n + 1))",
+        "t begins again at 0": "(rank - step) -> (rank - (step if step < n - 1 else step - n + 1))",
         "here they are r + 1 - t": numbered_by_the_receiver,
         "to the rank before": "(rank + 1) % n -> (rank - 1) % n",
     },

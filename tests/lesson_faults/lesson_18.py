@@ -18,10 +18,10 @@ FAULTS = {
         "One digit too few": ("2.0**8 -> 2.0**7", "exponents - 8 -> exponents - 7"),
     },
     "stalls_at": {
-        "The sum goes on there": "2.0**n_digits -> 2.0**(n_digits - 1)",
+        "The sum still grows there": "2.0**n_digits -> 2.0**(n_digits - 1)",
         "It has stalled before": "2.0**n_digits -> 2.0**(n_digits + 1)",
         "right for x = 1": "x * 2.0**n_digits -> 2.0**n_digits",
-        "One addition more is exact": "x * 2.0**n_digits -> x * 2.0**n_digits - x",
+        "One more addition is exact": "x * 2.0**n_digits -> x * 2.0**n_digits - x",
     },
     "loss_scale": {
         "not 65536": "65504 -> 65536",

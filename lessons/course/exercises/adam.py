@@ -100,7 +100,7 @@ ADAM_STEP = Exercise(
             for size in (np.abs, np.positive)
         ),
         Mistake(
-            "t + 1 stands in the corrections: t is the number of this update already, the first is 1.",
+            "t + 1 stands in the corrections: t already is the number of this update, and the first is 1.",
             lambda w, grad, m, v, t, *rest: adam_step(w, grad, m, v, t + 1, *rest),
         ),
         Mistake(
@@ -159,7 +159,7 @@ DISTANCES = Exercise(
             ),
         ),
         Mistake(
-            "m and v begin anew in each update: each step is then the rate times a sign. They must be carried along.",
+            "m and v start from 0 in each update, so each step is the rate times a sign. They must be carried along.",
             lambda *inputs: distances(*inputs, fresh=True),
         ),
         Mistake(

@@ -63,7 +63,9 @@ ADDITIVE_BACKWARD = Exercise(
             "The softmax's backward is missing: the scores got the gradient of the weights.",
             additive_with(softmax=np.ones_like, mean=0.0),
         ),
-        Mistake("The softmax runs over the keys of a query; here over the queries.", additive_with(of_softmax=0)),
+        Mistake(
+            "The softmax runs over the keys of a query; here it runs over the queries.", additive_with(of_softmax=0)
+        ),
         Mistake(
             "The scores are divided by the root of d_k; additive scores are not.",
             additive_with(scale=lambda d_k: d_k**-0.5),

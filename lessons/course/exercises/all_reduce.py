@@ -40,7 +40,7 @@ ORDERED_SUM = Exercise(
     "17_ranks.ordered_sum",
     arrivals_inputs,
     reference=in_order,
-    tested="two to four arrays, which arrive in every turn and direction and must give the same bits",
+    tested="two to four arrays, which arrive in every rotation, forwards and backwards, and must give the same bits",
     mistakes=(
         Mistake("This is the mean; the sum is asked for.", lambda arrivals: in_order(arrivals) / len(arrivals)),
         Mistake(
@@ -113,7 +113,7 @@ RING_STEP = Exercise(
         ),
         Mistake("The slice to send is r - t, not r + t.", ring_with(sent=lambda rank, step, n: rank + step)),
         Mistake(
-            "Every rank sends slice t; then each slice would go one step only. Rank r sends slice r - t.",
+            "Every rank sends slice t; then each slice would move only one step. Rank r sends slice r - t.",
             ring_with(sent=lambda rank, step, n: step),
         ),
         Mistake("The slices go to the rank before; rank r sends to r + 1.", ring_with(receiver=lambda rank: rank - 1)),
@@ -122,7 +122,7 @@ RING_STEP = Exercise(
             ring_with(sent=lambda rank, step, n: rank + 1 - step),
         ),
         Mistake(
-            "In the second half t goes on from n - 1, and rank r still sends slice r - t; here t begins again from 0.",
+            "In the second half t continues from n - 1, and rank r still sends slice r - t; here t begins again at 0.",
             ring_with(sent=lambda rank, step, n: rank - step % (n - 1)),
         ),
     ),

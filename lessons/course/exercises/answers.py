@@ -39,18 +39,18 @@ EXACT_MATCH = Exercise(
         Mistake(
             "This is the number of right answers; the share divides it by all.", lambda a, r: exact_match(a, r) * len(a)
         ),
-        Mistake("This is the share in percent; from 0 to 1 is asked for.", lambda a, r: 100 * exact_match(a, r)),
+        Mistake("This is the share in percent; give it from 0 to 1.", lambda a, r: 100 * exact_match(a, r)),
         Mistake(
             "An answer counts if it stands anywhere among the references; only its own reference makes it right.",
             lambda answers, references: np.mean([answer in references for answer in answers]),
         ),
         Mistake(
-            "An answer that is only the beginning of its reference counts; the empty answer begins every word.",
+            "An answer that is only the beginning of its reference counts here; the empty answer begins every word.",
             share_where(lambda answer, reference: reference.startswith(answer)),
         ),
         *(
             Mistake(
-                "Capitals or spaces are evened out first. Exactly right is the text as it stands.",
+                "Capitals or spaces are ignored here; only the text exactly as it stands is right.",
                 share_where(lambda answer, reference, even=even: even(answer) == even(reference)),
             )
             for even in (str.lower, str.strip, lambda text: text.strip().lower())
@@ -95,7 +95,7 @@ CONFUSION = Exercise(
     tested="numbers of one to six digits, some longer or shorter than the prediction",
     mistakes=(
         Mistake(
-            "`counts[a, b] += 1` with arrays adds 1 once, however often a pair comes: use `np.add.at`.",
+            "`counts[a, b] += 1` with arrays adds 1 once, however often a pair occurs: use `np.add.at`.",
             lambda expected, predicted: np.minimum(confusion(expected, predicted), 1),
         ),
         Mistake(

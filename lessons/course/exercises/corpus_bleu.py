@@ -60,7 +60,7 @@ CLIPPED_COUNTS = Exercise(
             "The total is that of the reference. That is recall; BLEU divides by the n-grams of the hypothesis.",
             lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], ngrams(reference, n).total()),
         ),
-        Mistake("An n-gram counts only at the same place. It may stand anywhere in the reference.", by_place),
+        Mistake("An n-gram counts here only at the same place; it may stand anywhere in the reference.", by_place),
         Mistake(
             "The words of an n-gram are joined without a space: (ab, c) and (a, bc) became the same text.",
             lambda hypothesis, reference, n: counted(hypothesis, reference, n, key="".join),
@@ -70,7 +70,7 @@ CLIPPED_COUNTS = Exercise(
             lambda hypothesis, reference, n: counted(hypothesis[:-1], reference[:-1], n),
         ),
         Mistake(
-            "A sentence shorter than n has a total below zero; it has no n-grams, 0.",
+            "A sentence shorter than n has a total below zero; it has no n-grams, so 0.",
             lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], len(hypothesis) - n + 1),
         ),
     ),
@@ -142,7 +142,7 @@ CORPUS = Exercise(
             mean_of_sentences,
         ),
         Mistake(
-            "The file is joined to one long sentence: n-grams then run from one sentence into the next.",
+            "The file is joined into one long sentence: n-grams then run from one sentence into the next.",
             lambda hypotheses, references: bleu_with()([sum(hypotheses, [])], [sum(references, [])]),
         ),
         Mistake(
@@ -172,7 +172,7 @@ CORPUS = Exercise(
         ),
         Mistake("The result goes from 0 to 1; BLEU is given from 0 to 100.", bleu_with(factor=1.0)),
         Mistake(
-            "A sentence shorter than n takes n-grams away from the total; it has none, 0.",
+            "A sentence shorter than n takes n-grams away from the total; it has none, so 0.",
             bleu_with(count=lambda h, r, n: (counted(h, r, n)[0], len(h) - n + 1)),
         ),
         Mistake(

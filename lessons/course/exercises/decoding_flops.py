@@ -31,7 +31,7 @@ DECODING_FLOPS = Exercise(
     reference=lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: decoding_flops(
         n_src, n_tgt, d_model, d_ff, n_heads, d_k
     ),
-    tested="three shapes, the last of them a decoder layer of the base model saying 25 tokens",
+    tested="three shapes, the last of them a decoder layer of the base model writing 25 tokens",
     rtol=1e-12,
     parts=("uncached", "cached"),
     mistakes=(
@@ -48,7 +48,7 @@ DECODING_FLOPS = Exercise(
             flops_with(memory_once=False),
         ),
         Mistake(
-            "Without a cache the memory's keys and values are made anew at every step; here they are made once.",
+            "Without a cache the memory's keys and values are made again at every step; here they are made once.",
             lambda n_src, n_tgt, d_model, d_ff, n_heads, d_k: (
                 decoding_flops(n_src, n_tgt, d_model, d_ff, n_heads, d_k)[0]
                 - (n_tgt - 1) * 4 * n_src * d_model * n_heads * d_k,

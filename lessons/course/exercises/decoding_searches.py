@@ -189,7 +189,7 @@ BEAM_STEP = Exercise(
             lambda log_probs, next_log_probs, beam_size: best_of(log_probs[:, None] * next_log_probs, beam_size),
         ),
         Mistake("Only the first partial hypothesis is extended; that is greedy search with spares.", of_the_best_alone),
-        Mistake("The worst survive: argsort rises, and log-probabilities nearer to 0 are better.", worst),
+        Mistake("The worst survive: argsort is ascending, and log-probabilities nearer to 0 are better.", worst),
         Mistake("parents and tokens are exchanged.", exchanged),
         Mistake(
             "The index into the flattened table is divided by the number of rows; a row has vocab_size entries.",

@@ -41,7 +41,7 @@ DROPOUT = Exercise(
             lambda x, keep, p_drop, training: dropped(x, keep, p_drop) if training else x * (1.0 - p_drop),
         ),
         Mistake(
-            "The factor stands at inference. There x must come back as it is: divide by 1 - p_drop in training.",
+            "The factor is used at inference. There x must come back as it is: divide by 1 - p_drop in training.",
             lambda x, keep, p_drop, training: x * keep if training else x * (1.0 - p_drop),
         ),
         Mistake(
@@ -91,7 +91,7 @@ STILL_DROPS = Exercise(
     "bug_zoo.still_drops",
     still_drops_inputs,
     reference=lambda layer, d_model: layer.p_drop > 0.0,
-    tested="five layers: two drop nothing, two drop inside, and one of these a value in a hundred thousand",
+    tested="five layers: two drop nothing, two drop inside, and one of these drops one value in a hundred thousand",
     mistakes=(
         Mistake(
             "You looked for zeros. A zero also comes from a ReLU, and what is dropped inside a layer leaves none. "
@@ -99,7 +99,7 @@ STILL_DROPS = Exercise(
             lambda layer, d_model: bool((layer(many(d_model)) == 0.0).any()),
         ),
         Mistake(
-            "A few numbers were compared, and one layer drops a value in a hundred thousand. Ask about many at once.",
+            "A few numbers were compared, but one layer drops one value in a hundred thousand. Compare many at once.",
             lambda layer, d_model: answers_differ(layer, many(d_model)[:2]),
         ),
         Mistake(

@@ -50,7 +50,7 @@ class LetterModel:
 
     def __call__(self, text):
         if set(text) - set(self.letters):
-            raise ValueError(f"after({text!r}): a prefix must hold only letters of {self.letters!r} alone")
+            raise ValueError(f"after({text!r}): a prefix must hold only letters of {self.letters!r}")
         self.calls_left -= 1
         if self.calls_left < 0:
             raise RuntimeError(
@@ -180,7 +180,7 @@ BEST_OUTPUT = Exercise(
         ),
         Mistake(
             "Of the prefixes with the same last letter only one is kept. That is right for a table, which depends on "
-            "no other; this model looks further back.",
+            "no other letter; this model looks further back.",
             lambda after, limit: best_output(after, limit, merged=True),
         ),
         Mistake(

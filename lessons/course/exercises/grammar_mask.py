@@ -71,15 +71,15 @@ ALLOWED = Exercise(
     "19_parsing.allowed",
     allowed_inputs,
     reference=allowed,
-    tested="the beginnings of four trees, the empty one, and two at or near the depth's limit",
+    tested="the beginnings of four trees, the empty one, and two at or near the depth limit",
     mistakes=(
         forgetting(
             "no empty bracket",
-            "A bracket may close that holds nothing, such as )NP right behind (NP: a constituent has a word.",
+            "A bracket that holds nothing may close, such as )NP right after (NP: a constituent has a word.",
         ),
         forgetting("all words", "The outermost bracket may close before the last word: the tree has too few words."),
         forgetting("word left", "A bracket may open although no word is left for it: it can never close."),
-        forgetting("no tag too many", "There may be more tags than words."),
+        forgetting("no tag too many", "There may be more tags than words; a tag needs a word."),
         forgetting("label", "Any bracket may close; only the innermost open one may."),
         forgetting("depth", "More than `deepest` brackets may be open: another may open only while fewer are."),
         forgetting("inside", "A tag may stand outside all brackets: the tree's root is a constituent."),

@@ -21,7 +21,7 @@ SCHEDULE = Exercise(
     tested="updates before, at and after the end of the warm-up, against the engine's learning_rate",
     mistakes=(
         Mistake(
-            "The larger of the two is taken: the rate would start high. Eq. 3 has min.",
+            "The larger of the two is taken, so the rate would start high; eq. 3 has min.",
             lambda step, d_model, warmup: d_model**-0.5 * max(step**-0.5, step * warmup**-1.5),
         ),
         Mistake(
@@ -45,7 +45,7 @@ SCHEDULE = Exercise(
             lambda step, d_model, warmup: d_model**-0.5 * min(warmup**-0.5, step * warmup**-1.5),
         ),
         Mistake(
-            "The first update has number 1, and here it is taken for 2.",
+            "The first update has number 1; here it is taken for 2.",
             lambda step, d_model, warmup: learning_rate(step + 1, d_model, warmup),
         ),
     ),

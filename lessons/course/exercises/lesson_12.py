@@ -79,7 +79,7 @@ CACHE_BYTES = Exercise(
             ),
         ),
         Mistake(
-            "The lengths are multiplied: that many scores there are, and they are not kept. Keys of the target and of "
+            "The lengths are multiplied: that is the number of scores, which are not kept. Keys of the target and of "
             "the source are kept side by side, so the lengths add up.",
             lambda *sizes: cache_bytes(*sizes[:-2], sizes[-2] * sizes[-1], 0),
         ),
@@ -88,7 +88,7 @@ CACHE_BYTES = Exercise(
             lambda n_layers, *sizes: cache_bytes(1, *sizes),
         ),
         Mistake(
-            "beam_size is not used: hypotheses that share no prefix, four to a sentence with beam 4, have a past each.",
+            "beam_size is not used: hypotheses that share no prefix, four to a sentence with beam 4, each have a past.",
             lambda n_layers, d_model, n_sentences, beam_size, *lengths: cache_bytes(
                 n_layers, d_model, n_sentences, 1, *lengths
             ),
@@ -172,7 +172,7 @@ CACHED_STEP = Exercise(
             lambda *inputs: cached_step(*inputs, scale=math.sqrt(inputs[1].shape[2] / inputs[1].shape[1])),
         ),
         Mistake(
-            "The query is stored as the key: x_t W^K belongs into the cache.",
+            "The query is stored as the key: x_t W^K belongs in the cache.",
             lambda *inputs: cached_step(*inputs, key_matrix=inputs[3]),
         ),
         Mistake("The softmax is missing: the weights of a head must sum to one.", without_softmax),

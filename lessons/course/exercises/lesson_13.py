@@ -60,7 +60,7 @@ BREVITY_PENALTY = Exercise(
             penalty_with(formula=lambda c, r: min(1.0, np.exp(c / r - 1))),
         ),
         Mistake(
-            "This is the mean of the sentences' penalties. Lengths are added first: one long sentence makes good for a "
+            "This is the mean of the sentences' penalties. Lengths are added first: one long sentence makes up for a "
             "short one.",
             mean_of_penalties,
         ),
@@ -107,12 +107,12 @@ SPLIT_COMPOUNDS = Exercise(
     tested="six lines with dashes, digits, umlauts, quotes and compounds of three parts",
     mistakes=(
         Mistake(
-            "Every hyphen is replaced. One with a space on a side, as a dash or in `Vor- und`, must stay.",
+            "Every hyphen is replaced. One with a space on one side, like a dash or in `Vor- und`, must stay.",
             lambda line: line.replace("-", MARK),
         ),
         Mistake(
-            "In `A-B-C` both hyphens are split. The match takes the B with it, and goes on behind: the second stays. "
-            "What the paper's script does counts here, not what it should do.",
+            "In `A-B-C` both hyphens are split. The match takes the B with it and goes on after it: the second stays. "
+            "What counts here is what the paper's script does, not what it should do.",
             substituted(r"(?<=\S)-(?=\S)", MARK),
         ),
         Mistake("Only the first hyphen of the line is split.", substituted(r"(\S)-(\S)", rf"\1{MARK}\2", count=1)),
@@ -120,11 +120,11 @@ SPLIT_COMPOUNDS = Exercise(
         Mistake("The spaces are missing: three words must come out.", substituted(r"(\S)-(\S)", r"\1##AT##-##AT##\2")),
         Mistake("The two characters beside the hyphen are lost.", substituted(r"\S-\S", MARK)),
         Mistake(
-            "Only hyphens between the letters a to z are split: \\S is any character but a space, ß, Ö and 2 too.",
+            "Only hyphens between the letters a to z are split: \\S is any character but a space, so ß, Ö and 2 too.",
             substituted(r"([A-Za-z])-([A-Za-z])", rf"\1{MARK}\2"),
         ),
         Mistake(
-            'Only hyphens between letters or digits are split: \\S is any character but a space, " too.',
+            'Only hyphens between letters or digits are split: \\S is any character but a space, so " too.',
             substituted(r"(\w)-(\w)", rf"\1{MARK}\2"),
         ),
     ),
@@ -165,7 +165,7 @@ BOOTSTRAP = Exercise(
     "13_bleu.bootstrap",
     bootstrap_inputs,
     reference=lambda ours, theirs, draws: float((drawn(ours, draws) > drawn(theirs, draws)).mean()),
-    tested="seven pairs of systems, one of them twice the same, two of them too long",
+    tested="seven pairs of systems, one of them the same system twice, two of them too long",
     mistakes=(
         Mistake(
             "The other system is ahead where ours should be: ours must be the higher one.",
@@ -190,11 +190,11 @@ BOOTSTRAP = Exercise(
             lambda ours, theirs, draws: float((scores(ours) > scores(theirs))[draws].mean()),
         ),
         Mistake(
-            "Only our system is drawn anew, and the other keeps its whole file: both need the same sentences.",
+            "Only our system is resampled, and the other keeps its whole file: both need the same sentences.",
             lambda ours, theirs, draws: float((drawn(ours, draws) > scores(theirs.sum(axis=0))).mean()),
         ),
         Mistake(
-            "Each draw meets another draw of the other system. Paired means the same sentences for both.",
+            "Each draw is compared with another draw of the other system. Paired means the same sentences for both.",
             lambda ours, theirs, draws: float((drawn(ours, draws) > drawn(theirs, np.roll(draws, 1, axis=0))).mean()),
         ),
         Mistake(

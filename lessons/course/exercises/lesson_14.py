@@ -31,11 +31,11 @@ ALIGNMENT = Exercise(
     tested="one to four heads, with much weight on the source's EOS",
     mistakes=(
         Mistake(
-            "The source's EOS is not left out: it is the last column, and it is no word.",
+            "The source's EOS is not left out: it is the last column, and it is not a word.",
             lambda weights: weights.mean(axis=0)[:-1].argmax(axis=1),
         ),
         Mistake(
-            "The row of the target's EOS is not left out: it is the last row, and it is no word.",
+            "The row of the target's EOS is not left out: it is the last row, and it is not a word.",
             lambda weights: weights.mean(axis=0)[:, :-1].argmax(axis=1),
         ),
         Mistake(
@@ -118,9 +118,7 @@ def batches_are_longest_first(function, lines, translate, size):
         return f"A batch of {max(map(len, batches))} lines was translated; {size} were allowed."
     calls = math.ceil(len(lines) / size)
     if sum(map(len, batches)) != len(lines) or len(batches) != calls:
-        return (
-            f"{len(lines)} lines in batches of {size} are {calls} calls, each line once; you made {len(batches)} calls."
-        )
+        return f"{len(lines)} lines in batches of {size} take {calls} calls, each line once; you made {len(batches)}."
     asked = [len(line) for batch in batches for line in batch]
     if asked != sorted(asked, reverse=True):
         return f"The lines were translated in the order of lengths {asked}; the longest must come first."
@@ -138,7 +136,7 @@ IN_ORDER = Exercise(
             "`results[order[k]]` at place k applies the order again. The inverse puts result k at place order[k].",
             sorted_twice,
         ),
-        Mistake("The last batch, not full, is lost.", without_rest),
+        Mistake("The last batch, which is not full, is lost.", without_rest),
     ),
     properties=(batches_are_longest_first,),
 )

@@ -22,7 +22,7 @@ BAND = Exercise(
     reference=lambda n, r: distances(n) <= r // 2,
     tested="3 to 12 positions with 2 to 8 neighbours",
     mistakes=(
-        Mistake("r neighbours on each side: r is both sides together.", lambda n, r: distances(n) <= r),
+        Mistake("r neighbours on each side are seen; r is both sides together.", lambda n, r: distances(n) <= r),
         Mistake("A position must see itself too.", lambda n, r: (distances(n) <= r // 2) & (distances(n) > 0)),
         Mistake(
             "True means: may attend. Here it stands where nothing may be seen.", lambda n, r: distances(n) > r // 2
@@ -97,10 +97,13 @@ LAYERS_NEEDED = Exercise(
         ),
         Mistake("A layer carries (k - 1) / 2 positions, not 1.", depth_with(each_side=lambda k: 1)),
         Mistake(
-            "A layer carries k - 1 positions: these are both sides together.", depth_with(each_side=lambda k: k - 1)
+            "Here a layer carries k - 1 positions; these are both sides together.",
+            depth_with(each_side=lambda k: k - 1),
         ),
-        Mistake("One position too far: from the first to the last are n - 1.", depth_with(n_apart=lambda n: n + 1)),
-        Mistake("A layer carries k / 2 positions: of k, one is its own.", depth_with(each_side=lambda k: k / 2)),
+        Mistake("One position too far: from the first to the last it is n - 1.", depth_with(n_apart=lambda n: n + 1)),
+        Mistake(
+            "Here a layer carries k / 2 positions; one of the k is its own.", depth_with(each_side=lambda k: k / 2)
+        ),
         Mistake(
             "The dilation of the first layer is 1; here it is k.",
             depth_with(dilation=lambda k, layer: k ** (layer + 1)),
@@ -110,7 +113,7 @@ LAYERS_NEEDED = Exercise(
         ),
         Mistake("The dilation is left out.", depth_with(dilation=lambda k, layer: 1)),
         Mistake(
-            "Only the last layer's dilation is counted: what the layers before have carried adds up.",
+            "Only the last layer's dilation is counted: what earlier layers have carried adds up.",
             lambda n, k, dilated: next(
                 i for i in range(1, n) if (k - 1) // 2 * (k ** (i - 1) if dilated else i) >= n - 1
             ),

@@ -88,7 +88,7 @@ LARGEST_TILE = Exercise(
         Mistake("A float32 has four bytes, not eight.", tile_with(size=8)),
         Mistake("Tiles that fill the memory to the last byte do fit.", tile_with(strict=True)),
         Mistake(
-            "The nearest power of two is taken, also where it is larger than what fits.",
+            "The nearest power of two is taken, even where it is larger than what fits.",
             lambda n_bytes: 2 ** round(math.log2(n_bytes / 12) / 2),
         ),
         Mistake("A power of two is asked for.", lambda n_bytes: int((n_bytes / 12) ** 0.5)),
@@ -110,18 +110,18 @@ def ends_with_the_sum(function, x):
         if len(y) == 1:
             break
         y = np.asarray(function(y.copy()))
-    return None if len(y) == 1 and np.isclose(y[0], total) else "Repeated until one number is left, it is not the sum."
+    return None if len(y) == 1 and np.isclose(y[0], total) else "Repeated to the last number, it does not give the sum."
 
 
 HALVED = Exercise(
     "16_flops.halved",
     lambda rng: ((rng.standard_normal(n),) for n in (2, 4, 8, 5, 7)),
     reference=halved,
-    tested="even and odd lengths, and that the sum is left in the end",
+    tested="even and odd lengths, and that the sum is what is left in the end",
     properties=(ends_with_the_sum,),
     mistakes=(
         Mistake(
-            "Neighbours are added. Here thread i takes the number half a length away: then neighbours read neighbours.",
+            "Neighbours are added. Thread i takes the number half a length away, so that neighbours read neighbours.",
             lambda x: x[0::2] + np.append(x[1::2], np.zeros(len(x) % 2)),
         ),
         Mistake(
@@ -129,7 +129,7 @@ HALVED = Exercise(
             lambda x: x[: len(x) // 2] + x[len(x) - len(x) // 2 :],
         ),
         Mistake(
-            "The second half is turned around.",
+            "The second half is reversed.",
             lambda x: x[: (len(x) + 1) // 2] + np.append(x[(len(x) + 1) // 2 :][::-1], np.zeros(len(x) % 2)),
         ),
         Mistake("This is the whole sum; one step is asked for.", lambda x: x.sum()),

@@ -65,14 +65,14 @@ STALLS_AT = Exercise(
     rtol=1e-12,
     mistakes=(
         Mistake(
-            "The sum goes on there: its neighbours are x apart. It stalls where they are 2 x apart.",
+            "The sum still grows there: its neighbours are x apart. It stalls where they are 2 x apart.",
             lambda x, n_digits: x * 2.0 ** (n_digits - 1),
         ),
         Mistake(
-            "It has stalled before: where neighbours are 2 x apart, x ends halfway, and the sum is the even one.",
+            "It has stalled before that: where neighbours are 2 x apart, x ends halfway, and the sum is the even one.",
             lambda x, n_digits: x * 2.0 ** (n_digits + 1),
         ),
-        Mistake("One addition more is exact: a power of two needs one digit.", lambda x, n: x * (2.0**n - 1)),
+        Mistake("One more addition is exact: a power of two needs one digit.", lambda x, n: x * (2.0**n - 1)),
         Mistake("This is the first sum that cannot be held; it is rounded back.", lambda x, n: x * (2.0**n + 1)),
         Mistake("This is right for x = 1; a larger x goes further.", lambda x, n_digits: 2.0**n_digits),
         Mistake("A larger x goes further, not less far.", lambda x, n_digits: 2.0**n_digits / x),
@@ -203,7 +203,7 @@ STOCHASTIC = Exercise(
     tested="numbers of both signs, some of them multiples already, with three spacings",
     mistakes=(
         Mistake(
-            "Up where u is below the remainder is as probable; here it must be where u is at least 1 minus it.",
+            "Going up where u is below the remainder is just as probable; here go up where u is at least 1 minus it.",
             down_or_up(lambda rest, u: u < rest),
         ),
         Mistake("This is the nearest multiple: u is not used.", lambda x, s, u: np.round(x / s) * s),

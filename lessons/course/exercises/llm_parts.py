@@ -24,7 +24,7 @@ RMS = Exercise(
     mistakes=(
         deaf(right.rms),
         Mistake(
-            "The backward rule was given the norm's output; yours of lesson 6 takes its input x.",
+            "The backward rule was given the norm's output; yours from lesson 6 takes its input x.",
             lambda x, gamma: Var(
                 right.rms(x, gamma).data,
                 (x, gamma),
@@ -81,7 +81,7 @@ TURN = Exercise(
     "my_llm.turn",
     turn_inputs,
     reference=right.turn,
-    tested="one and two heads, beginning at the positions 0 and 5: data and gradient",
+    tested="one and two heads, beginning at positions 0 and 5: data and gradient",
     parts=data_and_gradients("x"),
     mistakes=(
         Mistake(
@@ -172,7 +172,7 @@ LOOK_UP = Exercise(
     parts=data_and_gradients("table"),
     mistakes=(
         Mistake(
-            "There are positions in it: here the rotation brings them, the rows of the table come alone.",
+            "Positions are added to it; in this model the rotation brings them, and the rows of the table come alone.",
             lambda table, ids: Var(
                 right.look_up(table, ids).data + sinusoids(len(ids), table.data.shape[1]),
                 (table,),

@@ -46,7 +46,7 @@ THROUGH_TIME = Exercise(
     parts=STEP_PARTS,
     mistakes=(
         Mistake(
-            "What later steps send back is missing: y_t is an output, and the state of the next step too.",
+            "What later steps send back is missing: y_t is an output, and also the state of the next step.",
             through_time_with(later=0.0),
         ),
         Mistake(
@@ -63,7 +63,7 @@ THROUGH_TIME = Exercise(
         ),
         Mistake("The first state is h; here it is 0.", through_time_with(first=0.0)),
         Mistake(
-            "grad_h is summed over the steps: what a step sends back holds all later ones already.",
+            "grad_h is summed over the steps: what a step sends back already includes all later ones.",
             through_time_with(kept=1.0),
         ),
         Mistake(

@@ -53,7 +53,7 @@ LINEARISE = Exercise(
             lambda tree: linearise(changed(tree, word=lambda _, text: (text, text))),
         ),
         Mistake(
-            "The label is missing behind the closing brackets: write )NP, not a bare bracket.",
+            "The label is missing after the closing brackets: write )NP, not a bare bracket.",
             lambda tree: [")" if token[0] == ")" else token for token in linearise(tree)],
         ),
         Mistake(
@@ -89,7 +89,7 @@ DELINEARISE = Exercise(
             lambda tokens, words: changed(delinearise(tokens, words), word=lambda tag, text: (text, tag)),
         ),
         Mistake(
-            "The parts of each constituent are in reverse order: append each behind those before it.",
+            "The parts of each constituent are in reverse order: append each after those before it.",
             lambda tokens, words: changed(
                 delinearise(tokens, words), constituent=lambda label, parts: (label, *parts[::-1])
             ),
@@ -119,7 +119,7 @@ CONSTITUENTS = Exercise(
     tested="seven trees, with constituents of the same words within each other",
     mistakes=(
         Mistake(
-            "The end is the last word's number; it should be the number of the word behind it, as in Python's slices.",
+            "The end is the last word's number; it should be the number of the word after it, as in Python's slices.",
             lambda tree: [(label, first, end - 1) for label, first, end in constituents(tree)],
         ),
         Mistake("Words are no constituents: leave their tags out.", tags_too),
@@ -162,11 +162,11 @@ ALIGNED = Exercise(
     tested="seven trees, with constituents that hold one other",
     mistakes=(
         Mistake(
-            "Closing brackets stand before the next word; they belong behind the word that ends the constituent.",
+            "Closing brackets stand before the next word; they belong after the word that ends the constituent.",
             lambda tree: aligned_by(tree, ahead=True),
         ),
         Mistake(
-            "Closing brackets have labels. Which bracket closes is clear without: the innermost.",
+            "Closing brackets have labels. Which bracket closes is clear without them: the innermost.",
             lambda tree: aligned_by(tree, closing=lambda label: f"){label}"),
         ),
         Mistake(

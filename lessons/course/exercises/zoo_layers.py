@@ -126,14 +126,14 @@ NORM_PLACE = cage(
     "norm_place",
     norm_place_inputs,
     lambda block, d_model: norm_place(block, d_model),
-    "the norm after the sum, before the sub-layer, and behind the sub-layer, with three values of gamma",
+    "the norm after the sum, before the sub-layer, and after the sub-layer, with three values of gamma",
     (
         'The answer is "post" for every block. That is what the text says; two of the three differ.',
         lambda block, d_model: "post",
     ),
     (
-        '"branch" is taken for "pre". A sub-layer that returns zeros or its input tells post-norm from the two others, '
-        "and no more. Let it multiply by a factor: a norm behind it undoes that.",
+        '"branch" is taken for "pre". A sub-layer that returns zeros or its input tells post-norm from the other two, '
+        "and no more. Let it multiply by a factor: a norm after it undoes that.",
         lambda block, d_model: norm_place(block, d_model, "pre"),
     ),
     (
@@ -142,7 +142,7 @@ NORM_PLACE = cage(
         lambda block, d_model: norm_place(block, d_model, "branch"),
     ),
     (
-        '"pre" and "branch" are exchanged: a norm behind the sub-layer undoes its factor, one before it does not.',
+        '"pre" and "branch" are exchanged: a norm after the sub-layer undoes its factor, one before it does not.',
         lambda block, d_model: {"post": "post", "pre": "branch", "branch": "pre"}[norm_place(block, d_model)],
     ),
 )
@@ -195,10 +195,10 @@ SHARED_MASKS = cage(
     ),
     (
         "The answer is always 3. If you compare masks of several calls: each call has new ones, so they always differ. "
-        "Tell all three apart in one call.",
+        "Distinguish all three in one call.",
         lambda layer, shape, p_drop: 3,
     ),
-    ("The answer is always 1, and some of these layers have two masks or three.", lambda layer, shape, p_drop: 1),
+    ("The answer is always 1, but some of these layers have two masks or three.", lambda layer, shape, p_drop: 1),
 )
 
 # -- 7 scores ---------------------------------------------------------------------------------------------------------

@@ -75,7 +75,7 @@ MEAN_LOSS = cage(
     mean_loss_by(lambda loss, real: loss[real].mean()),
     "three batches with rows of different lengths",
     (
-        "Padding stands in the mean, above and below: predicting PAD is easy, and the loss looks too good.",
+        "Padding stands in the mean, in sum and divisor: predicting PAD is easy, and the loss looks too good.",
         mean_loss_by(lambda loss, real: loss.mean()),
     ),
     (
