@@ -42,10 +42,10 @@ def markdown(results: Sequence[dict], steps: Sequence[Step], arguments: Namespac
     return page(
         "# What later tricks are worth on the model of 2017",
         "Multi30k, English to German, text alone, one model of"
-        f" {first['parameters'] / 1e6:.1f} M parameters. Each rung is the one below with one setting changed; all is"
-        " chosen and shown on the validation set. BLEU is sacreBLEU, cased"
-        f" (`{first['val']['1']['signature']}`); lower-cased is that of Moses' words in lower case, which papers print;"
-        " nats per token are those of the last checkpoint.",
+        f" {first['parameters'] / 1e6:.1f} M parameters. Each rung is the one below it with one setting changed. All"
+        " choices are made on the validation set, which also gives the scores. BLEU is sacreBLEU, cased"
+        f" (`{first['val']['1']['signature']}`). Lower-cased BLEU is that of Moses' words in lower case, as in papers."
+        " Nats per token are those of the last checkpoint.",
         markdown_table(HEAD, table(rows, steps)),
         f"![BLEU of every rung]({arguments.results.stem}.png)",
         missing(rows, steps, arguments),

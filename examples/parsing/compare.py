@@ -86,9 +86,9 @@ def report(curves: Sequence[ParserCurve]) -> str:
     pairs = [curves[:2]] if len(curves) > 1 else []
     ends = [with_error(np.array([result["score"]["f1"] for result in curve.results]), 1) for curve in curves]
     rows.append(["end: mean of checkpoints, beam", *ends])
-    rows.append(["minutes of the end", *(f"{curve.minutes[-1]:.0f}" for curve in curves)])
+    rows.append(["minutes at the end", *(f"{curve.minutes[-1]:.0f}" for curve in curves)])
     rows.append(["seeds", *(str(len(curve.results)) for curve in curves)])
-    told = [f"{one.name}, beside the {other.name}: {Overtaking(one, other).verdict()}." for one, other in pairs]
+    told = [f"{one.name}, compared with the {other.name}: {Overtaking(one, other).verdict()}." for one, other in pairs]
     return page(markdown_table(["minutes", *(curve.name for curve in curves)], rows), *told)
 
 

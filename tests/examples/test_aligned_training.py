@@ -177,4 +177,4 @@ def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, cap
     assert "| 5 | - | 31.5 ± 0.5 |" in table
     assert "| 10 | 11.5 ± 0.5 | 51.5 ± 0.5 |" in table
     assert "| 20 | 41.5 ± 0.5 | - |" in table and "beam | 90.0 ± 0.0 | 90.0 ± 0.0 |" in table
-    assert "Transformer, form C, beside the recurrent model, form C: does not cross up to 15 minutes." in table
+    assert "Transformer, form C, compared with the recurrent model, form C: does not cross up to 15 minutes." in table
