@@ -4,10 +4,10 @@
 
 The base model (V 37,000) with random weights, the same in all three, float32; greedy search and a beam of 4; 1 and 32
 sentences of 24 tokens; 24 and 64 new tokens. No output ends by itself (the vectors of PAD, BOS and EOS are zero, so
-their logits are, and thousands of others are larger) and no score is divided by a length, so all do the same work.
-Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the batch
-whole. Each has as many threads as ours. The outputs are compared token by token; where beams differ, both
-must have found the same log-probability to 1e-5 a token.
+their logits are zero too, and thousands of others are larger) and no score is divided by a length, so all do the same
+work. Marian runs in torch.inference_mode with its key-value cache and PyTorch's fused attention; CTranslate2 takes the
+batch whole. Each uses as many threads as ours. The outputs are compared token by token; where beams differ, both must
+have found the same log-probability to 1e-5 a token.
 """
 
 import statistics

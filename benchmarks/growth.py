@@ -2,11 +2,11 @@
 
     python -m benchmarks.growth [--quick]
 
-One size at a time is doubled, the others stay. The exponent of a power law is its slope on a log-log plot. Beside each
-measured exponent stands the one of the matrix products' FLOPs at the same sizes, and the one that Table 1 of the paper
-promises for ever larger sizes: self-attention is O(n^2 d), everything else O(n d^2).
-Time is the lowest of some steps on one thread; memory is the peak that NumPy asked for within a step, parameters
-and Adam's vectors not counted.
+One size at a time is doubled while the others stay fixed. The exponent of a power law is its slope on a log-log plot.
+Each measured exponent is shown beside that of the matrix products' FLOPs at the same sizes, and beside the one that
+Table 1 of the paper promises as sizes go to infinity: self-attention is O(n^2 d), everything else O(n d^2). Time is the
+lowest of some steps on one thread; memory is the peak that NumPy asked for within a step, parameters and Adam's vectors
+not counted.
 """
 
 import sys

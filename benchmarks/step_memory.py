@@ -3,8 +3,8 @@
     python -m benchmarks.step_memory [--quick]
 
 The base model with V 37,000 (Adam included), three steps of 64 x 32 tokens; ours as two micro-batches side by side (a
-second vector of gradients included) and as one batch. Two figures: the peak of the process, and how much of it was not
-yet there after the imports. Neither depends on the processor: results go to benchmarks/results/step_memory.json and .md
+second vector of gradients included) and as one batch. Two figures: the peak of the process, and how much of it was
+added after the imports. Neither depends on the processor: results go to benchmarks/results/step_memory.json and .md
 whatever its maker; --quick writes nothing.
 """
 

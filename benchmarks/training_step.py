@@ -3,9 +3,9 @@
     python -m benchmarks.training_step [--quick]
 
 Ours takes the batch as two micro-batches, side by side in two threads, as the recipes do, and once more as one batch,
-whose large products all threads share. PyTorch runs eagerly and, where there is a C++ compiler, compiled by
-torch.compile; it is given as many threads as these products (limit both with OPENBLAS_NUM_THREADS), and the memory
-settings of our trainer hold for it too, since they hold for the process. Other work on the machine at the same time
+whose large products all threads share. PyTorch runs eagerly and, where there is a C++ compiler, compiled with
+torch.compile. It gets as many threads as these products (limit both with OPENBLAS_NUM_THREADS), and our trainer's
+memory settings apply to it too, since they apply to the whole process. Other work on the machine at the same time
 distorts the figures.
 """
 
@@ -81,7 +81,8 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
 
 
 def summary(size: Size, work: Work, compiled: bool) -> dict:
-    """Medians and extremes, seconds an update; ratios are medians of the rounds' own, for the faster of our two ways.
+    """Medians and extremes, seconds an update; ratios are medians of each round's ratios, for the faster of our two
+    ways.
 
     ``met``: at most 1.0 times PyTorch, or at most 1.15 times our own matrix products where that is longer.
     """

@@ -135,7 +135,8 @@ def replace_download(command: str, folder: Path, size: Size) -> None:
 
 
 def rehearse(folder: Path, size: Size, commands: Sequence[str]) -> dict[str, Cost]:
-    """Run the page's commands in ``folder``; what each has cost is kept there, and those that have run are left out."""
+    """Run the page's commands in ``folder``; the cost of each is kept there, and those that have already run are
+    skipped."""
     kept = folder / "costs.json"
     costs = {name: Cost(**cost) for name, cost in json.loads(kept.read_text()).items()} if kept.exists() else {}
     run, half = folder / "runs/wmt14-en-de-base", size.updates // 2

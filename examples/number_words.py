@@ -113,7 +113,7 @@ def main() -> int:
     add_number(parser, "--updates", 3500, "updates of the parameters")
     add_number(parser, "--numbers", 100_000, "numbers to learn from")
     add_number(parser, "--unseen", 1000, "other numbers to test with")
-    parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of data, weights and order (default 1)")
     parser.add_argument("--directory", default="runs/number_words", help="default runs/number_words")
     arguments = parser.parse_args()
 

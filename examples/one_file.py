@@ -3,8 +3,9 @@
     python examples/one_file.py     learns to reverse digits, a minute on one core
 
 The model, its gradients and its training, in the paper's order and letters. Each part is a pair of
-functions: f(x, W) returns y and what the way back needs, f_backward takes dy, the gradient of the
-loss by y, and returns those by x and by W. Left out: dropout (sec. 5.4), beam search (sec. 6.1).
+functions: f(x, W) returns y and what the backward pass needs; f_backward takes dy, the gradient of
+the loss with respect to y, and returns those with respect to x and W. Left out: dropout (sec. 5.4),
+beam search (sec. 6.1).
 """
 
 import os
@@ -107,7 +108,7 @@ def add_and_norm(x, sublayer, gamma, beta):
 
 
 def add_and_norm_backward(dy, saved):
-    """dz, which is the gradient by x and by sublayer, then those by gamma and beta"""
+    """dz, the gradient with respect to both x and sublayer, then those for gamma and beta"""
     z_hat, std, gamma = saved
     d = dy * gamma
     # What moves all of z alike, or only stretches it, does not change z_hat: no gradient that way.

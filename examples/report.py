@@ -34,21 +34,21 @@ def machine_facts() -> dict[str, str | int]:
 
 
 def all_machines(results: Sequence[dict], fact: str) -> str:
-    """That of `machine_facts`, of every result, each once: ``071b709b8ead, a799c46d0ea6``. The GPU stands in the place
-    of the processor where one was used."""
+    """A fact of `machine_facts`, from all results, each value once: ``071b709b8ead, a799c46d0ea6``. The GPU takes the
+    place of the processor where one was used."""
     machines = [result["machine"] for result in results]
     found = {each["GPU"] if fact == "processor" and "GPU" in each else each[fact] for each in machines}
     return ", ".join(sorted(found))
 
 
 def on_a_core(results: Sequence[dict]) -> list[dict]:
-    """Those that no GPU has computed: their seconds are those of a core."""
+    """The results not computed on a GPU: their seconds are those of a core."""
     return [result for result in results if "GPU" not in result["machine"]]
 
 
 def of_this_maker(name: str) -> str:
-    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: its speed does not hold
-    for another's, whose results lie beside it."""
+    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: speeds do not hold for
+    other makers, whose results lie beside it."""
     processor = processor_name().lower()
     return f"{name}.{next((maker for maker in ('amd', 'intel') if maker in processor), 'other')}"
 

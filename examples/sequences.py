@@ -4,8 +4,8 @@
     python examples/sequences.py reverse                      a few minutes on two cores
     python examples/sequences.py copy --kernels simple        the readable ops alone
 
-A sequence has 1 to 20 of 30 symbols. No sequence of the test occurs in training, so remembering does not help: to
-copy, the decoder must attend to the position it writes; to reverse, to the one as far from the other end.
+A sequence has 1 to 20 of 30 symbols. No test sequence occurs in training, so memorizing does not help: to copy, the
+decoder must attend to the position it writes; to reverse, to the one as far from the other end.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def draw_sequence(rng: random.Random) -> tuple[int, ...]:
 
 
 def draw_sequences(n_train: int, n_unseen: int, seed: int) -> tuple[list, list]:
-    """Training sequences, and others of which none is among them (so hardly any of one or two symbols)."""
+    """Training sequences, and others that are not among them (so hardly any of one or two symbols)."""
     rng = random.Random(seed)
     train = [draw_sequence(rng) for _ in range(n_train)]
     known, unseen = set(train), {}
@@ -102,9 +102,9 @@ def main() -> int:
     parser = Parser(description=__doc__)
     parser.add_argument("task", choices=TASKS)
     add_number(parser, "--updates", 4000, "updates of the parameters")
-    add_number(parser, "--sequences", 100_000, "to learn from")
+    add_number(parser, "--sequences", 100_000, "sequences to learn from")
     add_number(parser, "--unseen", 1000, "other sequences to test with")
-    parser.add_argument("--seed", type=int, default=1, help="of data, weights and order (default 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of data, weights and order (default 1)")
     parser.add_argument("--kernels", choices=("fast", "simple"), default="fast", help="default fast")
     parser.add_argument("--directory", help="default runs/TASK-KERNELS")
     arguments = parser.parse_args()

@@ -1,8 +1,8 @@
 """Trainings that go wrong on purpose: the curves and outputs in docs/troubleshooting.md.
 
 ``python -m examples.troubleshooting`` trains the number words of examples/number_words.py eight times for 1,000
-updates, once as they should be and once with each fault, and writes docs/troubleshooting.json and
-docs/troubleshooting.png. About ten minutes on one core.
+updates, once correctly and once with each fault, and writes docs/troubleshooting.json and docs/troubleshooting.png.
+About ten minutes on one core.
 """
 
 import json

@@ -44,15 +44,15 @@ def build_parser() -> Parser:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     scoring = actions.add_parser("score", help="score checkpoints of a run on a test set")
     scoring.add_argument("directory", type=Path, metavar="RUN", help="training.directory of the run")
-    scoring.add_argument("--name", required=True, help="of the curve, such as 'English to German, 162,236 pairs'")
+    scoring.add_argument("--name", required=True, help="name of the curve, such as 'English to German, 162,236 pairs'")
     for option, what in (("--src", "source"), ("--ref", "target")):
         scoring.add_argument(option, required=True, metavar="FILE", help=f"{what} side of the test set")
     scoring.add_argument(
         "--updates", type=at_least_one, nargs="+", required=True, metavar="U", help="checkpoints to score"
     )
     scoring.add_argument("--last", type=at_least_one, metavar="K", help="and the mean of the K newest (default: none)")
-    scoring.add_argument("--seconds", type=float, required=True, metavar="S", help="of one core that an update takes")
-    scoring.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help="as evaluate's (default: 13a)")
+    scoring.add_argument("--seconds", type=float, required=True, metavar="S", help="seconds per update on one core")
+    scoring.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help="as for evaluate (default: 13a)")
     scoring.set_defaults(run=run_score)
     actions.add_parser("draw", help="draw all lines").set_defaults(run=run_draw)
     return parser

@@ -1,4 +1,4 @@
-"""What a command line costs: its time, the memory of it and its children, and what it adds to the disk."""
+"""What a command line costs: its time, the memory of the command and its children, and what it adds to the disk."""
 
 import os
 import shlex
@@ -27,10 +27,10 @@ class Cost:
 def cost_of(command: str, folder: Path, kill_when: Path | None = None) -> Cost:
     """Run a command line in ``folder``; its output is appended to log.txt there.
 
-    kill_when: the file at whose sight the command and its children are killed
+    kill_when: a file; as soon as it exists, the command and its children are killed
 
     Raises:
-        SystemExit: it failed; the message has the log.
+        SystemExit: the command failed; the message has the log.
     """
     began, peak, disk = time.perf_counter(), 0, disk_bytes(folder)
     program, *words = shlex.split(command)

@@ -15,7 +15,7 @@ from minitransformer.text import Batch
 
 @dataclass(frozen=True)
 class Operand:
-    """How an operand lies in memory; strides in elements, so a transposed view stays one."""
+    """The memory layout of an operand, with strides in elements, so that a transposed view stays one."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -26,7 +26,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Product:
-    """One call of ``a @ b``. depth: of the longest chain of products that ends with it, each needing the one before"""
+    """One call of ``a @ b``. depth: length of the longest chain of products that ends with it, each needing the one
+    before"""
 
     a: Operand
     b: Operand
@@ -44,7 +45,7 @@ class Product:
 
 
 class _Watched(np.ndarray):
-    """An array that notes down each product of two matrices it takes part in; what is computed from it is watched too.
+    """An array that records each product of two matrices in which it is used; arrays computed from it are watched too.
 
     Products with a vector, or a matrix of one row or column, are left out: they are row sums in another guise.
     """
@@ -85,7 +86,7 @@ def _watched(value, depth: int):
 
 
 def _depth(value) -> int:
-    """That of a watched array, or the greatest in a list or tuple of them; 0 of anything else."""
+    """The depth of a watched array, or the greatest in a list or tuple of them; 0 for anything else."""
     if isinstance(value, list | tuple):
         return max(map(_depth, value), default=0)
     return getattr(value, "depth", 0)
@@ -107,7 +108,7 @@ def products_of(function: Callable[..., object], *arrays: np.ndarray) -> list[Pr
 
 
 def record_step(model: Transformer, batch: Batch) -> list[Product]:
-    """Those of one forward and backward pass with dropout, in which the parameters of ``model`` are watched."""
+    """The products of one forward and backward pass with dropout, in which the parameters of ``model`` are watched."""
     _Watched.products.clear()
     parameters = [model.parameters[name] for name in model.parameters.names]
     try:
@@ -123,9 +124,9 @@ def record_step(model: Transformer, batch: Batch) -> list[Product]:
 
 
 def replay(products: list[Product]) -> Callable[[], None]:
-    """A function that runs these products and nothing else, on random operands that lie in memory as recorded.
+    """A function that runs these products and nothing else, on random operands with the recorded memory layout.
 
-    Operands of one layout share their memory and results are written over old ones: no allocation is timed.
+    Operands with the same layout share their memory, and results are written over old ones: no allocation is timed.
     """
     rng = np.random.default_rng(0)
     arrays: dict[tuple, np.ndarray] = {}

@@ -1,4 +1,4 @@
-"""Contestants that take turns, so that what else the machine does befalls all of them alike."""
+"""Contestants that take turns, so that other work on the machine affects all of them alike."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ PAUSE = 0.1  # seconds: threads of the one library still spin for a while after 
 def race(
     runners: Mapping[str, Callable[[], object]], rounds: int, warm_up: int, name: str | None = None
 ) -> dict[str, list[float]]:
-    """Seconds of each contestant in each round after those that warm up.   name: of the progress bar (None: no bar)"""
+    """Seconds of each contestant in each round after the warm-up rounds.   name: of the progress bar (None: no bar)"""
     seconds: dict[str, list[float]] = {runner: [] for runner in runners}
     for number in tqdm(range(warm_up + rounds), desc=name, unit="round", leave=False, disable=name is None):
         for runner, run in runners.items():

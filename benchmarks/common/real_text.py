@@ -22,7 +22,7 @@ def text_size(lines: list[str]) -> int:
 
 
 def repeated_to(lines: list[str], size: int) -> list[str]:
-    """The lines again and again, until they make at least ``size`` bytes."""
+    """The lines, repeated until they make at least ``size`` bytes."""
     chosen, got, more = [], 0, cycle(lines)
     while got < size:
         chosen.append(next(more))
@@ -31,7 +31,7 @@ def repeated_to(lines: list[str], size: int) -> list[str]:
 
 
 def padding_shares(folder: Path, budgets: Sequence[int]) -> dict[str, float]:
-    """Share of positions that are padding in batches of real text, by the padded tokens of a batch."""
+    """Share of positions that are padding in batches of real text, by the number of padded tokens in a batch."""
     src, tgt = real_pairs(folder)
     tokenizer = Tokenizer.train([*src, *tgt], 37_000)
     pairs = encode_parallel(tokenizer, src, tgt, max_length=256)

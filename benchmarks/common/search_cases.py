@@ -14,7 +14,7 @@ SOURCE_TOKENS = 24
 
 @dataclass(frozen=True)
 class Case:
-    """How many sentences are translated, into how many tokens each, by which beam (1: greedy)."""
+    """How many sentences are translated, into how many tokens each, with which beam size (1: greedy)."""
 
     sentences: int
     new_tokens: int

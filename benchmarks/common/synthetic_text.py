@@ -17,7 +17,7 @@ SYLLABLES = {
 
 
 def make_corpus(folder: Path, pairs: int, vocabulary: int, language: str = "de") -> str:
-    """``made.en`` and ``made.LANGUAGE`` in ``folder``; returns what they are. One pair in a hundred is there twice."""
+    """``made.en`` and ``made.LANGUAGE`` in ``folder``; returns a description. One pair in a hundred occurs twice."""
     rng = np.random.default_rng(1)
     shares = 1.0 / (np.arange(vocabulary) + 2.7) ** EXPONENT
     limits = np.cumsum(shares / shares.sum())

@@ -13,7 +13,7 @@ from minitransformer.training import Corpus
 @dataclass(frozen=True)
 class Size:
     """A model, its batch (sentences x tokens, the same on both sides, no padding), how often to measure it and how many
-    updates are measured at a time: several of a small one, as in training, where no update is the first after a pause.
+    updates are measured at a time: several for a small model, because in training no update is the first after a pause.
     """
 
     name: str

@@ -4,12 +4,12 @@
     python -m benchmarks.gpu --seconds 3000 [--out FOLDER] [--data FOLDER] [--stages NAME ...]      all of it
     python -m benchmarks.gpu --first-run --quick                             a rehearsal: it needs no card
 
-Each stage runs in a process of its own, under a limit of time; what fails or takes too long is recorded with all that
-it has measured before, and the others still run. Results are saved after every part, so none is lost when a machine is
-taken away, and a failure never replaces an earlier result. No process outlives the call, even if that is killed. It
-needs CuPy and, for the comparison, PyTorch; nothing is downloaded. The end is one screen: what is right, what is wrong,
-and the three largest costs of an update. The exit code is 0 whatever was found; only a rehearsal, in which nothing but
-our own code can be wrong, ends with 1 if a stage failed.
+Each stage runs in a process of its own, with a time limit. A stage that fails or takes too long is recorded with all
+that it has measured until then, and the others still run. Results are saved after every part, so none is lost when a
+machine is taken away, and a failure never replaces an earlier result. No process outlives the call, even if the call is
+killed. It needs CuPy and, for the comparison, PyTorch; nothing is downloaded. It ends with one screen: what is right,
+what is wrong, and the three largest costs of an update. The exit code is 0 whatever was found; only a rehearsal, in
+which nothing but our own code can be wrong, ends with 1 if a stage failed.
 
 multi30k, micro-batches and newstest need the text that `python -m examples.data get` downloads, in --data; newstest
 also needs multi30k or tatoeba_en_de, to learn subwords from. A training that runs out of time resumes from its
@@ -36,7 +36,7 @@ SECONDS = 540
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
-    parser.add_argument("--first-run", action="store_true", help="only what tells whether all is right, and how fast")
+    parser.add_argument("--first-run", action="store_true", help="only what shows whether all is right, and how fast")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; saves only with --out")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="where results go (default: benchmarks/results)")
     named = os.environ.get("MINITRANSFORMER_DATA")
@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--data", metavar="FOLDER", default=named, help="text (default: what MINITRANSFORMER_DATA names)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="N", help=f"for all stages (default: {SECONDS})"
+        "--seconds", type=float, default=SECONDS, metavar="N", help=f"seconds for all stages (default: {SECONDS})"
     )
     parser.add_argument("--stages", nargs="+", choices=STAGES, metavar="NAME", help=f"of: {'; '.join(STAGES)}")
     parser.add_argument("--commit", help="the commit, where git cannot tell it (default: ask git)")

@@ -29,7 +29,7 @@ T_QUANTILE = 4.303
 
 
 def reversal(rng: np.random.Generator, config: ModelConfig, sentences: int) -> Batch:
-    """Sequences of 2 to 20 words, to be said backwards."""
+    """Sequences of 2 to 20 words, to be reversed."""
     sources = [rng.integers(UNK + 1, config.vocab_size, rng.integers(2, 21)).tolist() for _ in range(sentences)]
     return pad_batch(sources, [source[::-1] for source in sources])
 
@@ -56,7 +56,7 @@ def curve(
 
 
 def like_the_cpu(device: Device, updates: int = 20, config: ModelConfig = MODEL, sentences: int = 32) -> dict:
-    """The losses of the first updates by our kernels, in each precision, beside those of the plain rules on NumPy in
+    """The losses of the first updates with our kernels, in each precision, beside those of the plain rules on NumPy in
     float32; without dropout, whose masks differ. ``failed`` if one is further off than its precision explains."""
     config = replace(config, p_drop=0.0)
     wanted = curve(config, "float32", 1, updates, Device(np, "cpu"), "simple", sentences, SLOW)
@@ -78,8 +78,9 @@ def compare(seeds: Sequence[Sequence[float]], other: Sequence[float], window: in
     """Whether the mean loss of ``other`` lies in the band of the three seeds and in the interval of one more seed, for
     each window of updates.
 
-    The band is the lowest to the highest of the seeds; a fourth one lies in it only half the time. The interval is
-    mean +- t s sqrt(1 + 1 / n), where another draw lies 95 times in a hundred, given n with standard deviation s.
+    The band reaches from the lowest to the highest of the seeds; a fourth one lies in it only half the time. The
+    interval is mean +- t s sqrt(1 + 1 / n), which contains another draw 95 times in a hundred, given n draws with
+    standard deviation s.
     """
     windows = []
     for start in range(0, len(other) - window + 1, window):

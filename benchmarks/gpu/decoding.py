@@ -24,10 +24,10 @@ def decoding(size: Size, device: Device, sentences: int = 512) -> dict:
 
 
 def newstest(size: Size, device: Device, data: Path | None, every: int = 1) -> dict:
-    """As many sentences as newstest2014 has, and of its lengths: sorted, `BATCH` at a time, each batch of the length
-    of its longest, so that nobody gains or loses by padding. The words are random, as the weights are.
+    """As many sentences as newstest2014 has, with its lengths: sorted, `BATCH` at a time. All sentences of a batch get
+    the length of its longest, so that nobody gains or loses by padding. The words are random, like the weights.
 
-    every: take one sentence of so many
+    every: take one out of this many sentences
     """
     if data is None or not (data / NEWSTEST).is_file():
         return {"left out": "no --data" if data is None else f"no {NEWSTEST}"}
@@ -44,7 +44,7 @@ def newstest(size: Size, device: Device, data: Path | None, every: int = 1) -> d
 
 
 def translated(size: Size, batches: Sequence[tuple[int, int]], device: Device, rounds: int) -> dict:
-    """Sentences a second, and how many outputs are ours token by token (rounding may decide between equal ones). The
+    """Sentences a second, and how many outputs equal ours token by token (rounding may decide between ties). The
     runners take turns in each round.
 
     batches: how many sentences of how many tokens

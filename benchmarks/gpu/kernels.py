@@ -1,8 +1,8 @@
 """Where the time of an update goes: each kernel's calls, milliseconds, bytes and share of the bandwidth.
 
 Times are those between two events of the device around each launch, within a real update; work that was queued before
-keeps the device busy, so that it waits less for Python. What CuPy itself starts, and how long the device has nothing to
-do, is seen by PyTorch's profiler, which watches the whole process.
+keeps the device busy, so that it waits less for Python. What CuPy itself starts, and how long the device is idle, is
+measured with PyTorch's profiler, which watches the whole process.
 """
 
 import json
@@ -85,13 +85,13 @@ def profiled(update: Callable[[], object], device: Device, updates: int = 2) -> 
 
 
 def device_work(events: list[dict], updates: int) -> dict:
-    """Milliseconds of an update from the first work of the device to the last, those in which it had some, and of each
-    kind the calls and milliseconds, the longest first.
+    """Milliseconds of an update from the first work of the device to the last, those in which it was busy, and the
+    calls and milliseconds of each kind of work, the longest first.
 
     events: of the profiler, in microseconds
 
     Raises:
-        ValueError: none of them is of the device.
+        ValueError: none of the events is of the device.
     """
     work = sorted((each for each in events if each.get("cat") in DEVICE_WORK), key=lambda each: each["ts"])
     if not work:
@@ -109,7 +109,7 @@ def device_work(events: list[dict], updates: int) -> dict:
 
 
 def table(calls: list[Call], rate: float) -> dict[str, dict]:
-    """By name: calls, ms, MB, share of the ``rate`` (TB/s) of a copy and, of products, TFLOP/s."""
+    """By name: calls, ms, MB, share of the ``rate`` (TB/s) of a copy and, for products, TFLOP/s."""
     rows: dict[str, dict] = {}
     for name in dict.fromkeys(call.name for call in calls):
         own = [call for call in calls if call.name == name]
@@ -122,7 +122,7 @@ def table(calls: list[Call], rate: float) -> dict[str, dict]:
 
 @contextmanager
 def recorded(calls: list[Call], device: Device) -> Iterator[None]:
-    """Within the block ``calls`` gets every kernel of ours and every product."""
+    """Within the block, every kernel of ours and every product is added to ``calls``."""
     compile_kernel, cublas = launch.compile_kernel, gemm.cublas
 
     def watched_kernel(file: str, kernel: str, dtype: str, names: tuple) -> Callable:
@@ -153,7 +153,7 @@ def recorded(calls: list[Call], device: Device) -> Iterator[None]:
 
 
 def bytes_of(kernel: str, arguments: tuple) -> int:
-    """Bytes of all arrays; of one that is broadcast, those that are there."""
+    """Bytes of all arrays; for one that is broadcast, only those in memory."""
     sizes = [_bytes_there(each) if hasattr(each, "strides") and each.ndim else 0 for each in arguments]
     return sum(sizes) + sum(sizes[place] for place in BOTH_WAYS.get(kernel, ()))
 

@@ -1,11 +1,11 @@
-"""The most memory that CuPy's arrays take at one time: counted at each allocation, not what the pool has put aside."""
+"""The most memory that CuPy's arrays take at one time: counted at each allocation, not what the pool has reserved."""
 
 from collections.abc import Callable
 from types import ModuleType
 
 
 def peak_of(work: Callable[[], object], cupy: ModuleType) -> int:
-    """Bytes at the peak of ``work()``, beyond what is there when it begins."""
+    """Bytes at the peak of ``work()``, beyond what is allocated when it begins."""
 
     class Watch(cupy.cuda.memory_hook.MemoryHook):
         name = "peak"

@@ -1,4 +1,5 @@
-"""Updates of as many tokens from several micro-batches of real text, each with its own lengths and padding, and one."""
+"""Updates of the same number of tokens from several micro-batches of real text, each with its own lengths and padding,
+and from one."""
 
 import statistics
 from pathlib import Path
@@ -18,7 +19,7 @@ PIECES = 8000  # subwords that are learned, at most
 def real_batches(size: Size, precision: str, device: Device, data: Path | None) -> dict:
     """For each number of micro-batches: milliseconds of device and host, target tokens a second, share of padding.
 
-    size: its model, whose vocabulary the text may use in part, and rounds
+    size: of its model, of whose vocabulary the text may use only a part, and of its rounds
     """
     corpora = [] if data is None else [name for name in CORPORA if (data / name / "train.en").is_file()]
     if not corpora:

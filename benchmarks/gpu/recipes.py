@@ -36,7 +36,7 @@ def trained(
     pieces: int = PIECES,
 ) -> dict:
     """Trains for as long as ``seconds`` allow; when all updates are done, the mean of the last checkpoints translates
-    the test text and is scored. ``left to do`` says that another call must go on.
+    the test text and is scored. ``left to do`` says that another call must continue.
 
     data: has multi30k/   folder: of the run   changes: further settings, after those of multi30k.toml
     """
@@ -75,7 +75,7 @@ def _config(files: dict[str, Path], folder: Path, device: str, changes: Sequence
 
 
 def run_until(trainer: Trainer, end: float) -> Outcome:
-    """As if somebody had asked the training to stop at ``end``: it ends between two updates, with a checkpoint."""
+    """Trains as if somebody asked it to stop at ``end``: it ends between two updates, with a checkpoint."""
     timer = Timer(max(1.0, end - time.monotonic()), os.kill, (os.getpid(), signal.SIGTERM))
     timer.start()
     try:
@@ -85,7 +85,8 @@ def run_until(trainer: Trainer, end: float) -> Outcome:
 
 
 def _score(config: Config, files: dict[str, Path], device: str) -> dict:
-    """The mean of the last checkpoints, not of those that ends of earlier calls have left, as `evaluate` scores it."""
+    """Scores of the mean of the last checkpoints, as by `evaluate`; those saved where earlier calls ended do not
+    count."""
     model, tokenizer = mean_of_last(config, LAST).build(device)
     sources, references = read_parallel(files["test_src"], files["test_tgt"])
     began = time.perf_counter()

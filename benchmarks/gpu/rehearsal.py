@@ -31,7 +31,7 @@ class OneRank(SingleProcess):
 
 
 def emulated_device(kept: Path) -> Device:
-    """NumPy, whose arrays the kernels of kernels/cupy take from now on.
+    """NumPy as the device; from now on the kernels of kernels/cupy accept its arrays.
 
     kept: a folder for compiled kernels, so that each is compiled once for all stages
     """
@@ -47,9 +47,9 @@ def emulated_device(kept: Path) -> Device:
 
 
 def compile_once(kept: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """``subprocess.run`` of a compiler with ``-o FILE`` at the end, which is not called for a source and options twice.
+    """``subprocess.run`` of a compiler with ``-o FILE`` at the end, called only once for the same source and options.
 
-    The source is a file of the command, or its input. What only links has none, and is run.
+    The source is a file of the command, or its input. A command that only links has none, and is always run.
     """
     kept.mkdir(parents=True, exist_ok=True)
     emulation = [path.read_text(encoding="utf-8") for path in sorted((TESTS / "cuda_on_cpu").glob("*.*"))]

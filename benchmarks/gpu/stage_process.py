@@ -16,7 +16,8 @@ COMMAND = (sys.executable, "-m", "benchmarks.gpu.stages")
 
 
 def run_stage(name: str, limit: float, options: Iterable[str], on_result: Callable[[dict], None]) -> dict:
-    """The last result that the stage printed; ``failed`` is the reason if it did not end well; always ``seconds``.
+    """The last result that the stage printed; ``failed`` is the reason if it did not end well; ``seconds`` is always
+    there.
 
     options: of the stage   on_result: is called with each result at once, so that none is lost with this process
     """
@@ -84,9 +85,10 @@ def end_with_caller(alive: int) -> None:
 def one_by_one(
     names: Iterable[str], measure: Callable[[str], dict | float], results: dict, wait: Callable[[], object]
 ) -> dict:
-    """``results[name] = measure(name)``, or why it failed; printed after each, so that none is lost with the next.
+    """``results[name] = measure(name)``, or why it failed; printed after each, so that none is lost if the next one
+    fails.
 
-    wait: for the device; if that fails after an error, every later call of this process would, and none is made
+    wait: for the device; if that fails after an error, so would every later call of this process, and none is made
     """
     for name in names:
         try:

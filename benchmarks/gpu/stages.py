@@ -1,5 +1,7 @@
-"""What `benchmarks.gpu` measures, stage by stage; each runs in a process of its own and prints JSON objects: after each
-of its parts all that it has measured so far.
+"""What `benchmarks.gpu` measures, stage by stage.
+
+Each stage runs in a process of its own and prints JSON objects: after each of its parts, all that it has measured so
+far.
 
 python -m benchmarks.gpu.stages NAME [--quick] [--seconds N] [--data FOLDER] [--runs FOLDER]
 """
@@ -84,7 +86,7 @@ def ceilings(device: Device, n: int = 8192) -> dict:
 def correctness(log: Path, seconds: float, *where: str) -> dict:
     """The tests with the mark gpu: those of rules and kernels, and whole trainings. What pytest prints goes to ``log``.
 
-    With pytest-xdist they run in eight processes, as an illegal access ends all tests after it in the same process;
+    With pytest-xdist they run in eight processes, because an illegal access ends all later tests in the same process;
     with pytest-timeout none takes more than 100 seconds.
     """
     command = [sys.executable, "-m", "pytest", *where, "-vv", "-m", "gpu", "-p", "no:cacheprovider", "--tb=short"]
@@ -191,9 +193,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--rehearse", action="store_true", help="on the emulated kernels of the tests, without a GPU")
     parser.add_argument("--seconds", type=float, default=500.0, metavar="N", help="after which a training must be over")
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="with multi30k/, newstest/ ...")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="folder with multi30k/, newstest/ ...")
     parser.add_argument(
-        "--runs", type=Path, metavar="FOLDER", default=RUNS, help=f"of trainings and logs (default: {RUNS})"
+        "--runs", type=Path, metavar="FOLDER", default=RUNS, help=f"folder of trainings and logs (default: {RUNS})"
     )
     parser.add_argument("--alive", type=int, metavar="FD", help="end when the other end of this pipe is closed")
     options = parser.parse_args(argv)

@@ -26,13 +26,13 @@ WARM_UP, REPEATS = 3, 20
 
 @dataclass(frozen=True)
 class Device:
-    """Where it is measured: our array library and PyTorch's name of the same device."""
+    """Where to measure: our array library, and PyTorch's name for the same device."""
 
     xp: ModuleType | None
     torch_device: str
 
     def wait(self) -> None:
-        """Until all work of this process is done: PyTorch's too, which shares the device's context."""
+        """Wait until all work of this process is done, PyTorch's too, which shares the device's context."""
         device_wait(self.xp)()
 
 
@@ -56,7 +56,8 @@ def our_update(
 
 
 def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds an update, of the device and until Python had launched it; the runners take turns in each round."""
+    """Milliseconds per update: of the device, and until Python had launched it. The runners take turns in each
+    round."""
     found: dict[str, dict[str, list[float]]] = {name: {"device": [], "host": []} for name in runners}
     for run in runners.values():
         for _ in range(WARM_UP):
@@ -111,7 +112,7 @@ def _step(size: Size, precision: str, device: Device, peers: Sequence[str], work
 def _others(
     model: Transformer, size: Size, precision: str, device: Device, peers: Sequence[str], entry: dict
 ) -> dict[str, Callable[[], object]]:
-    """Updates by plain kernels and by PyTorch; ``entry`` gets the reason of what fails."""
+    """Updates by plain kernels and by PyTorch; ``entry`` gets the reason where one fails."""
     found: dict[str, Callable[[], object]] = {}
     for peer in peers if precision != "float16" else ():
         try:
@@ -152,7 +153,7 @@ def copy_rate(device: Device, n: int) -> float:
 
 
 def mean_seconds(work: Callable[[], object], device: Device) -> float:
-    """Seconds of one call, the mean of `REPEATS` after some."""
+    """Seconds of one call: the mean of `REPEATS`, after some to warm up."""
     for _ in range(WARM_UP):
         work()
     return once(lambda: [work() for _ in range(REPEATS)], device) / REPEATS
@@ -165,7 +166,7 @@ def _launches(update: Callable[[], object]) -> int:
 
 
 def once(work: Callable[[], object], device: Device) -> float:
-    """Seconds until the device has done it."""
+    """Seconds until the device has done the work."""
     device.wait()
     began = time.perf_counter()
     work()

@@ -1,7 +1,7 @@
 """Our Transformer's weights in two peers that translate: Hugging Face's Marian model and CTranslate2.
 
 Both are the post-norm model of the paper with sinusoids and one shared embedding. Marian has biases in its attention:
-they are zero here. Its positions have the sines first and the cosines after them, and our export orders weights so.
+they are zero here. Its positions have all sines first and then all cosines, and our export orders the weights to match.
 """
 
 from pathlib import Path
@@ -53,7 +53,7 @@ def ctranslate2_translator(marian: MarianMTModel, folder: Path, threads: int) ->
     words = [str(number) for number in range(marian.config.vocab_size)]
     spec.register_source_vocabulary(words)
     spec.register_target_vocabulary(words)
-    # A word that is never the best stands where CTranslate2 wants to know the end.
+    # CTranslate2 wants to know the end: it gets a word that is never the best.
     spec.config.bos_token = spec.config.decoder_start_token = words[BOS]
     spec.config.eos_token = spec.config.unk_token = words[PAD]
     spec.config.layer_norm_epsilon = NORM_EPS

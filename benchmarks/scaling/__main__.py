@@ -2,9 +2,9 @@
 
     python -m benchmarks.scaling [--quick]
 
-The sum of a vector over two ranks by shared memory and by MPI; an update of two ranks with one thread each, by both,
-beside one process that takes the batch as one, its large products in two threads, and beside one whose two threads
-take a micro-batch each.
+This measures the sum of a vector over two ranks, by shared memory and by MPI, and an update of two ranks with one
+thread each, by both. The update is compared with that of one process that takes the batch as a whole and shares large
+products between two threads, and with that of one whose two threads take a micro-batch each.
 """
 
 import importlib.util

@@ -1,6 +1,6 @@
 """The ranks of the benchmark: python -m benchmarks.scaling.rank SIZE TASK; rank 0 prints JSON.
 
-SIZE 0: this is one process, or one rank of mpiexec; else so many ranks are launched on this machine.
+SIZE 0: this is one process, or one rank of mpiexec; otherwise SIZE ranks are launched on this machine.
 """
 
 import json
@@ -24,7 +24,7 @@ from minitransformer.workers import Workers
 
 
 def timed(ranks: Communicator, act: Callable[[], object]) -> float:
-    """Seconds until the last rank has done it."""
+    """Seconds until the last rank has finished the work."""
     ranks.barrier()
     began = time.perf_counter()
     act()

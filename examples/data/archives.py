@@ -1,6 +1,6 @@
 """Extract text files from downloaded archives.
 
-No path of an archive is ever written to: only the members that the registry names are read, up to the limit of their
+No path in an archive is ever written to: only the members that the registry names are read, up to the limit of their
 data set, and they are written under the registry's own names.
 """
 
@@ -35,7 +35,7 @@ not UTF-8, or a number in a header or a character reference is none."""
 
 
 def unpack(archive: Path, files: Sequence[DataFile], data_set: DataSet, folder: Path) -> None:
-    """Write ``files`` from ``archive``, or from the plain or gzipped file that it is, into ``folder``.
+    """Write ``files`` from ``archive``, which may also be a plain or gzipped file, into ``folder``.
 
     Raises:
         DownloadError: the archive is damaged, lacks a member or has one larger than ``data_set.max_bytes``.

@@ -5,11 +5,11 @@
     python -m examples.multi30k.ladder --report                         what there is so far
     python -m examples.multi30k.ladder --test "R-Drop"                  translates the test set with a rung, once
 
-Every rung is the one below with one setting changed, with three seeds; everything is chosen on the validation set. A
-run that was killed goes on from its last checkpoint when it is started again, and more updates begin where those of
-the peak rate ended. Results are lines of ladder.jsonl, the report is ladder.md and ladder.png. Estimated core hours
-for three seeds: recipe and pre-norm 4.5 each, peak rate 8.9, more updates 1.5, dropout places 6.3, BPE dropout 6.4,
-R-Drop 14.7 (README.md).
+Every rung is the one below it with one setting changed, with three seeds; everything is chosen on the validation set. A
+run that was killed resumes from its last checkpoint when it is started again, and the rung "more updates" begins where
+the training of the peak rate ended. Results are lines of ladder.jsonl, the report is ladder.md and ladder.png.
+Estimated core hours for three seeds: recipe and pre-norm 4.5 each, peak rate 8.9, more updates 1.5, dropout places 6.3,
+BPE dropout 6.4, R-Drop 14.7 (README.md).
 """
 
 import argparse
@@ -80,7 +80,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     what.add_argument("--job", nargs=2, metavar=("RUN", "SEED"), help=argparse.SUPPRESS)
     parser.add_argument("--seed", nargs="+", type=at_least_one, metavar="N", help="train these seeds (default: all)")
     add_number(parser, "--seeds", 3, "seeds 1 to this many for each rung")
-    add_number(parser, "--updates", 8000, "of each training from the rung of more updates on")
+    add_number(parser, "--updates", 8000, 'updates of each training, from the rung "more updates" on')
     add_number(parser, "--vocab-size", 8000, "subwords")
     add_number(parser, "--processes", core_count(), "trainings at a time")
     for name, (path, what_for) in PATHS.items():
@@ -90,7 +90,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def steps_of(arguments: argparse.Namespace) -> list[Step]:
-    """What is known of the ladder; DataError, which names it, for a result that was measured with other settings."""
+    """The steps known so far; DataError, which names the result, if one was measured with other settings."""
     path, results = arguments.results, read_results(arguments.results)
     with showing(path):
         steps = climb(results, arguments.seeds, arguments.updates)
@@ -108,7 +108,7 @@ def steps_of(arguments: argparse.Namespace) -> list[Step]:
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Train what has no result yet, as far as it is known; then what these results have made known."""
+    """Train the known steps that have no result yet, then those that these results have made known."""
     check_settings(arguments.results, settings_of(arguments))
     missing_jobs(arguments)  # refuses wrong settings before anything is made
     arguments.directory.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def missing_jobs(arguments: argparse.Namespace) -> list[Job]:
-    """Of the rungs and seeds that were asked for; ConfigError if a rung is not known, or not yet."""
+    """Jobs of the rungs and seeds that were asked for; ConfigError if a rung is unknown, or not known yet."""
     steps = steps_of(arguments)
     done = {result["key"] for result in read_results(arguments.results)}
     names = {name: None for step in steps for name in (step.rung, step.label)}

@@ -61,7 +61,7 @@ def with_results(rows: Sequence[dict], steps: Sequence[Step]) -> list[Step]:
 
 
 def not_kept(steps: Sequence[Step]) -> set[str]:
-    """The values that were tried, and on which nothing stands."""
+    """The values that were tried but on which no later rung is built."""
     below, kept, label = {step.label: step.below for step in steps}, set(), steps[-1].below
     while label:
         kept.add(label)
@@ -80,7 +80,7 @@ def table(rows: Sequence[dict], steps: Sequence[Step]) -> list[list[str]]:
 
 
 def cells(rows: Sequence[dict], step: Step, gain: np.ndarray, p: float) -> list[str]:
-    """All but the first of a row.   gain: BLEU above the rung below, one value a seed"""
+    """All cells of a row but the first.   gain: BLEU above the rung below, one value a seed"""
     bleu, lower, nll = (values_of(rows, key, name=step.label) for key in ("bleu", "lower", "nll"))
     changed = ", ".join(f"`{key} = {value}`" for key, value in step.changes.items()) or "[the recipe](multi30k.toml)"
     adds = [with_error(gain, 2) if len(gain) else "", "" if math.isnan(p) else f"{p:.2g}"]
@@ -101,7 +101,7 @@ def missing(rows: Sequence[dict], steps: Sequence[Step], arguments: Namespace) -
 
 
 def test_scores(test: dict) -> str:
-    """A sentence about the test set, of what ``--test`` has written."""
+    """A sentence about the test set, from what ``--test`` has written."""
     bleu, lower = (np.array([each[key] for each in test["scores"]]) for key in ("bleu", "lower"))
     return (
         f"Test set (test_2016_flickr), translated once, with {test['rung']}: {with_error(bleu, 2)}, lower-cased"
@@ -110,8 +110,8 @@ def test_scores(test: dict) -> str:
 
 
 def draw(results: Sequence[dict], steps: Sequence[Step]) -> "Figure":
-    """The rungs from below, BLEU to the right with its standard error; the seeds as small dots, and values that were
-    tried and not kept in grey. A rung with a single seed, which has no error, is an empty circle."""
+    """The rungs from bottom to top, with BLEU and its standard error on the x axis; the seeds as small dots, and values
+    that were tried and not kept in grey. A rung with a single seed, which has no error, is an empty circle."""
     rows, passed = measured(results, steps), not_kept(steps)
     steps = with_results(rows, steps)
     figure = new_figure(7, 0.6 + 0.45 * len(steps))

@@ -48,13 +48,14 @@ def tokenizer_path(arguments: argparse.Namespace) -> Path:
 
 
 def folder_of(step: Step, seed: int, arguments: argparse.Namespace) -> Path:
-    """One of all settings but the number of updates, so that a training of more updates goes on where it stood."""
+    """A folder for all settings but the number of updates, so that a training with more updates resumes where it
+    stopped."""
     settings = [f"{key.split('.')[1]}-{value}" for key, value in step.settings.items() if key != "training.updates"]
     return arguments.directory / "-".join([*(settings or ["recipe"]), str(seed)])
 
 
 def settings_of(arguments: argparse.Namespace) -> dict:
-    """What all results have in common."""
+    """The settings that all results have in common."""
     return {"data": "multi30k en-de", "vocab_size": arguments.vocab_size}
 
 
@@ -91,7 +92,8 @@ def train_and_score(step: Step, seed: int, arguments: argparse.Namespace) -> dic
 
 
 def scores(config: Config, count: int, sources: Sequence[str], references: Sequence[str]) -> dict:
-    """Of the mean of the last ``count`` checkpoints, by the recipe's beam: sacreBLEU, and BLEU of `moses_lower`."""
+    """Scores of the mean of the last ``count`` checkpoints, with the recipe's beam: sacreBLEU, and BLEU of
+    `moses_lower`."""
     model, tokenizer = mean_of_last(config, count).build(config.execution.device)
     sides = translate_lines(model, tokenizer, sources, config.translation), references
     bleu = corpus_bleu(*sides)
@@ -100,5 +102,5 @@ def scores(config: Config, count: int, sources: Sequence[str], references: Seque
 
 
 def moses_lower(line: str) -> str:
-    """As papers on Multi30k score: plain punctuation, lower case, Moses' words; compounds stay whole."""
+    """A line as papers on Multi30k score it: plain punctuation, lower case, Moses' words; compounds stay whole."""
     return moses_tokens(normalize_punctuation(line, "de").lower(), "de").replace(" ##AT##-##AT## ", "-")

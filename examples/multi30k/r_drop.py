@@ -1,6 +1,6 @@
-"""R-Drop: two passes of the same sentences, with dropout masks of their own, must predict alike  [Liang et al. 2021].
+"""R-Drop: two passes over the same sentences, with different dropout masks, must predict alike  [Liang et al. 2021].
 
-Importing this lets ``model.kind = "r_drop"`` name a Transformer that is trained so. It translates as any other.
+Importing this lets ``model.kind = "r_drop"`` name a Transformer trained in this way. It translates like any other.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class RDropTransformer(Transformer):
         """(loss_1 + loss_2) / 2 + alpha / 4 (KL(p_1 || p_2) + KL(p_2 || p_1)), and the mean of both plain losses
 
         Nats, summed over targets that are not PAD. p_1, p_2: what the passes predict   loss_1, loss_2: label-smoothed
-        It is half the loss of the paper, whose first term is a sum; the learning rate means what it always does.
+        It is half the loss of the paper, whose first term is a sum, so the learning rate means what it always does.
         """
         if dropout is None:
             return super().loss(batch)
@@ -46,7 +46,8 @@ class RDropTransformer(Transformer):
 def symmetric_divergence(a: Tensor, b: Tensor) -> Tensor:
     """KL(p || q) + KL(q || p) = sum_v (p_v - q_v) (a_v - b_v) of each row, where p = softmax(a), q = softmax(b)
 
-    For ln p - ln q is a - b but for a constant, and p - q sums to 0.   a, b: logits, (N, V)   result: (N, 1)
+    This holds because ln p - ln q is a - b up to a constant, and p - q sums to 0.
+    a, b: logits, (N, V)   result: (N, 1)
     """
     return ((functions.softmax(a) - functions.softmax(b)) * (a - b)).sum(axis=-1, keepdims=True)
 

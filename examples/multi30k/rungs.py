@@ -1,5 +1,5 @@
-"""The rungs of the ladder. Each is the one below with one setting changed; where several values are tried, the rungs
-above stand on the best of them on the validation set."""
+"""The rungs of the ladder. Each is the one below it with one setting changed; where several values are tried, the rungs
+above build on the value that is best on the validation set."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
     label: its name   run: the training that it is read from, its own or, if none is needed, that of the rung below
     changes: from the rung below   settings: all changes of the recipe so far   checkpoints: in the mean
-    below: the label of what it stands on, "" for the recipe
+    below: the label of the step it builds on, "" for the recipe
     """
 
     rung: str
@@ -63,12 +63,13 @@ def steps_onto(rung: str, values: Sequence[dict], below: Step) -> list[Step]:
 
 
 def run_names(updates: int) -> set[str]:
-    """Of every training that the ladder may come to, whether its settings are known yet or not."""
+    """Names of all trainings that the ladder may reach, whether or not their settings are known yet."""
     return {step.run for rung, values in rungs(updates).items() for step in steps_onto(rung, values, GROUND)}
 
 
 def climb(results: Sequence[dict], seeds: int, updates: int) -> list[Step]:
-    """Every step whose settings are known, from the lowest on: as far as a choice lacks results of seeds 1 to N."""
+    """Every step whose settings are known, from the lowest up to the first choice that lacks results of seeds 1 to
+    N."""
     steps, top = [], GROUND
     for rung, values in rungs(updates).items():
         found = steps_onto(rung, values, top)
@@ -81,7 +82,7 @@ def climb(results: Sequence[dict], seeds: int, updates: int) -> list[Step]:
 
 
 def bleu_of(results: Sequence[dict], step: Step, seeds: int) -> list[float]:
-    """On the validation set, of the seeds up to the last that have a result."""
+    """BLEU on the validation set, for each of the seeds 1 to ``seeds`` that has a result."""
     return [
         result["val"][str(step.checkpoints)]["bleu"]
         for result in results

@@ -4,9 +4,9 @@
     1 a word:   (S(NP(PRP))   (VP(VBZ))   (.))
     2 a word:   (S(NP(PRP  ))   (VP(VBZ  ))   (.  ))
 
-The tokens, one behind the other, are the tree without its words. So token i of the first form belongs to word i, and a
-decoder need not count, as it must in the form of Vinyals & Kaiser (`linear_trees`), whose tokens are 2.5 a word. Rare
-tokens have no id; `express` leaves out constituents until all tokens of a tree have one.
+The tokens, joined together, are the tree without its words. Token i of the first form belongs to word i, so a decoder
+need not count, as it must in the form of Vinyals & Kaiser (`linear_trees`), which has 2.5 tokens a word. Rare tokens
+have no id; `express` leaves out constituents until all tokens of a tree have one.
 """
 
 import re
@@ -21,7 +21,7 @@ WORD = re.compile(r"([^)]+)(\)+)")
 
 
 class Spans(NamedTuple):
-    """A tree as (label, first word, word behind it) of each constituent, outer before inner ones, and its tags."""
+    """A tree as (label, first word, word after its last) of each constituent, outer before inner ones, and its tags."""
 
     constituents: list[tuple[str, int, int]]
     tags: list[str]
@@ -53,7 +53,7 @@ class Spans(NamedTuple):
         return ["".join(pair) for pair in pairs] if per_word == 1 else [token for pair in pairs for token in pair]
 
     def without(self, number: int) -> "Spans":
-        """What the constituent of this number holds becomes its parent's."""
+        """The contents of the constituent with this number become its parent's."""
         return self._replace(constituents=self.constituents[:number] + self.constituents[number + 1 :])
 
 
@@ -66,7 +66,7 @@ def aligned_tree(tokens: Sequence[str], words: Sequence[str]) -> Tree:
     """The tree of these tokens over ``words``.
 
     Raises:
-        DataError: they are not one tree with as many words.
+        DataError: the tokens are not one tree with as many words.
     """
     text = "".join(tokens)
     pieces = WORD.findall(text)
@@ -80,15 +80,15 @@ def aligned_tree(tokens: Sequence[str], words: Sequence[str]) -> Tree:
 
 
 def flat_tokens(root: str, tag: str, per_word: int) -> set[str]:
-    """With these every sentence has a tree: one constituent ``root`` of words that are all ``tag``."""
+    """Tokens with which every sentence has a tree: one constituent ``root`` of words that are all ``tag``."""
     return {token for n_words in (1, 3) for token in Spans([(root, 0, n_words)], [tag] * n_words).tokens(per_word)}
 
 
 def express(tree: Tree, known: Collection[str], plain: tuple[str, str], per_word: int) -> tuple[list[str], int]:
     """(the tokens of ``tree``, all of which are ``known``, how many constituents and labels had to be changed for it).
 
-    Where a token is not known, the constituent is left out that begins or ends at this word and whose absence leaves
-    the fewest unknown tokens; where only the root is left there, tag and root become plain ones.
+    Where a token is not known, one of the constituents that begin or end at this word is left out: the one whose
+    absence leaves the fewest unknown tokens. Where only the root is left there, tag and root become the plain ones.
 
     plain: root and tag whose `flat_tokens` are known
     """

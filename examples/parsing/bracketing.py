@@ -123,7 +123,7 @@ def _constituents(tree: Tree, n_before: list[int]) -> Counter[tuple[str, int, in
     found: Counter[tuple[str, int, int]] = Counter()
 
     def visit(node: Tree, first: int) -> int:
-        """first: the number of words before ``node``. Returns their number behind it."""
+        """first: the number of words before ``node``. Returns the number of words up to its end."""
         if node.word is not None:
             return first + 1
         last = first

@@ -2,8 +2,9 @@
 
     python -m examples.parsing.compare
 
-Minutes are updates times the seconds of an update in results/speed.json, which `speed` measures on a quiet machine. On
-the way F1 is of greedy parses of the development set, at the end of the mean of checkpoints and the recipe's beam.
+Minutes are updates times the seconds of an update in results/speed.json, which `speed` measures on a quiet machine.
+During training, F1 is that of greedy parses of the development set; at the end, that of the mean of checkpoints with
+the recipe's beam.
 """
 
 import sys
@@ -36,7 +37,7 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 
 
 class ParserCurve(Curve):
-    """F1 of one parser: of ``results`` of one number of updates, the largest there is, where all have a score."""
+    """F1 of one parser: of those ``results`` with the largest number of updates, where all of them have a score."""
 
     def __init__(self, name: str, results: Sequence[dict], update_seconds: float):
         longest = max(result["points"][-1]["update"] for result in results)
@@ -63,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def read_curves(folder: Path, names: Sequence[str]) -> list[ParserCurve]:
-    """DataError: there is no result of a name, or no speed."""
+    """DataError: a name has no result, or no speed."""
     speeds, curves = read_speeds(folder / "speed.json"), []
     for name in names:
         results = [each for each in read_results(folder / f"{name}.jsonl") if each["name"].startswith("dev")]

@@ -1,4 +1,4 @@
-"""The grammar of the aligned forms as a mask of the search: every output is one tree over the sentence's words."""
+"""The grammar of the aligned forms as a mask for the search: every output is one tree over the sentence's words."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,8 @@ from minitransformer.generation.decoding import Allowed
 
 
 class Grammar:
-    """Which token may follow: the first bracket closes behind the last word and not before; none is too deep to read.
+    """Which tokens may follow: the first bracket closes after the last word and not before; none is nested too deeply
+    to be read.
 
     kinds: the tokens of the vocabulary from the id UNK + 1 on   per_word: 1 or 2, tokens of a word
     """
@@ -25,7 +26,7 @@ class Grammar:
         self.reach = [np.arange(MAX_DEPTH + 1) == 0]  # [q][d]: whether q more tokens can close d open brackets
 
     def allowed(self, n_words: int) -> Allowed:
-        """``allowed`` of a search for the trees of sentences that have this many words each."""
+        """The ``allowed`` of a search for the trees of sentences that have this many words each."""
         n_tokens = n_words * self.per_word
         self._extend_reach(n_tokens)
 
@@ -42,7 +43,7 @@ class Grammar:
         return mask
 
     def _turn(self, done: int) -> np.ndarray:
-        """Which tokens have their turn behind ``done`` others, (V,)"""
+        """Which tokens may come after ``done`` others, (V,)"""
         return self.begins if done % self.per_word == 0 else self.ends & ~self.begins
 
     def _extend_reach(self, n_tokens: int) -> None:

@@ -1,8 +1,8 @@
-"""Seconds of an update of several parsers on one core, each in turn, as other work on the machine slows all of them.
+"""Seconds of an update of several parsers on one core, in turn, so that other work slows all of them alike.
 
     python -m examples.parsing.speed examples/parsing/aligned*.toml
 
-Writes results/speed.json: the medians by the names of the results, from which `compare` has its minutes.
+Writes results/speed.json: the medians by the names of the results, from which `compare` computes its minutes.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def read_speeds(path: Path) -> dict[str, dict]:
 
 
 def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer]:
-    """One of each recipe, by the name of its results."""
+    """A trainer for each recipe, by the name of its results."""
     bank, corpus, _ = prepare(arguments.trees, arguments.form)
     trainers = {}
     for path in arguments.configs:
@@ -62,10 +62,10 @@ def trainers_of(arguments: argparse.Namespace, folder: str) -> dict[str, Trainer
 
 
 def measure(path: Path, trainers: dict[str, Trainer], facts: dict) -> None:
-    """Write the median seconds of an update of each, which has one thread, into ``path`` beside ``facts``; what others
-    have there stays.
+    """Write the median seconds of an update of each trainer, with one thread, into ``path`` beside ``facts``; other
+    entries there stay.
 
-    Each has its turn in each round; the first round, which is not counted, warms up.
+    The trainers take turns in each round; the first round, which is not counted, warms up.
     """
     read_speeds(writable_file(path))  # before long work whose result would be lost
     seconds: dict[str, list[float]] = {name: [] for name in trainers}

@@ -2,9 +2,10 @@
 
     python -m examples.parsing.train examples/parsing/aligned.toml --form C --set training.seed=1
 
-Killed and started again, it goes on from its newest checkpoint. Started with more training.updates, it trains on. The
-folder runs/parsing/NAME-SEED has the checkpoints and points.jsonl, the scores on the way: those of the development set,
-found greedily. The last line is of the mean of the last training.keep_checkpoints, with the recipe's beam.
+If it was killed, starting it again resumes from the newest checkpoint. Started with more training.updates, it trains
+on. The folder runs/parsing/NAME-SEED has the checkpoints and points.jsonl, the scores during training: those of greedy
+parses of the development set. The score of the result is that of the mean of the last training.keep_checkpoints, with
+the recipe's beam.
 """
 
 import argparse
@@ -61,7 +62,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="python -m examples.parsing.train", description=__doc__.split("\n")[0])
     parser.add_argument("config", type=Path, metavar="CONFIG", help="recipe, such as examples/parsing/aligned.toml")
     add_data_options(parser)
-    parser.add_argument("--part", choices=("dev", "test"), default="dev", help="what the result is of (default dev)")
+    parser.add_argument("--part", choices=("dev", "test"), default="dev", help="what to score at the end (default dev)")
     parser.add_argument("--results", type=Path, help="default results/NAME.jsonl, NAME being RECIPE-FORM")
     return parser
 
@@ -103,7 +104,7 @@ def with_vocabularies(config: Config, bank: Treebank) -> Config:
 
 
 def settings_of(config: Config, form: str) -> dict:
-    """What all results of a file have in common, by name; what is as by default is left out."""
+    """The settings that all results of a file have in common, by name; defaults are left out."""
     found = {"form": form, "rare": [RARE, RARE_CLASS, SEEN], "word_dropout": WORD_DROPOUT}
     tables, by_default = config.to_dict(), Config().to_dict()
     for section in ("model", "data", "training", "translation"):
@@ -114,7 +115,7 @@ def settings_of(config: Config, form: str) -> dict:
 
 
 def check_results(path: Path, result: dict) -> None:
-    """ConfigError: there is this result; DataError: the file's results have other settings, of which one is named."""
+    """ConfigError: the result exists already; DataError, which names one: the file's results have other settings."""
     check_settings(path, result["settings"])
     if (result["name"], result["seed"]) in {other["key"] for other in read_results(path)}:
         raise ConfigError(
@@ -133,7 +134,7 @@ def points_of(config: Config, bank: Treebank, corpus: Corpus, dev: Sequence[Tree
 
 
 def word_dropout(bank: Treebank) -> Callable[[Trainer], None]:
-    """What prepares a Trainer for this treebank."""
+    """A function that prepares a Trainer for this treebank."""
 
     def prepare(trainer: Trainer) -> None:
         trainer.batches = WordDropout(trainer.batches, bank.words)

@@ -32,7 +32,8 @@ def trees_of(folder: Path, part: str) -> list[Tree]:
 
 @dataclass(frozen=True)
 class Expressed:
-    """Trees in the form. changed: trees that lost something by it   lost: what they lost, constituents and labels"""
+    """Trees in the form.   changed: trees that lost something in it   lost: how many constituents and labels they
+    lost"""
 
     targets: list[list[int]]
     changed: int

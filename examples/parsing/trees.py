@@ -1,4 +1,4 @@
-"""Constituency trees: the bracketed form of the Penn Treebank, and what of a tree a parser is to predict.
+"""Constituency trees: the bracketed form of the Penn Treebank, and the part of a tree that a parser is to predict.
 
     (TOP (S (NP-SBJ (PRP It)) (VP (VBZ rains)) (. .)))
 
@@ -74,9 +74,9 @@ def read_trees(path: str | Path) -> Iterator[Tree]:
 
 
 def parse_trees(lines: Iterable[str], name: str = "trees") -> Iterator[Tree]:
-    """The trees of a text in brackets. A tree may end on another line than it begins.
+    """The trees of a text in brackets. A tree may extend over several lines.
 
-    name: stands before line and column in messages
+    name: precedes line and column in messages
 
     Raises:
         DataError: brackets are not balanced, a bracket is empty or has no label, or is more than `MAX_DEPTH` deep, or

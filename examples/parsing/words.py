@@ -1,4 +1,4 @@
-"""Whole words as the source: rare ones stand as classes by their shape, and in training others sometimes do."""
+"""Whole words as the source: rare ones are replaced by classes of their shape, and in training others sometimes are."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Words:
 
     Attributes:
         names: of all ids from UNK + 1 on.
-        class_of: (V,) the class that stands for each id   p_drop: (V,) how probably it does in training
+        class_of: (V,) the class that may replace each id   p_drop: (V,) how probably it does in training
     """
 
     def __init__(self, counts: Counter[str]):
@@ -53,7 +53,7 @@ class Words:
         return [self._words.get(word) or self.class_id(word) for word in words]
 
     def class_id(self, word: str) -> int:
-        """Of its class, or of that without a suffix, or UNK."""
+        """The id of its class, or of the class without a suffix, or UNK."""
         return self._classes.get(word_class(word)) or self._classes.get(word_class(word, with_suffix=False), UNK)
 
 

@@ -2,7 +2,7 @@
 
 ``python -m examples.tatoeba.prepare data/tatoeba_en_de`` writes ``clean.en`` and ``clean.de`` beside ``train.en`` and
 ``train.de``; the folder's name ends in the two languages. The sets were split by their English sides, so a sentence of
-the other language may stand in two of them, under two English ones: each training pair that has either side in common
+the other language may occur in two of them, with different English ones. Each training pair that shares either side
 with val or test is left out, and counted.
 """
 
