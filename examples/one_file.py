@@ -3,8 +3,8 @@
     python examples/one_file.py     learns to reverse digits, a minute on one core
 
 The model, its gradients and its training, in the paper's order and letters. Each part is a pair of
-functions: f(x, W) returns y and what the backward pass needs; f_backward takes dy, the gradient of
-the loss with respect to y, and returns those with respect to x and W. Left out: dropout (sec. 5.4),
+functions: f(x, W) returns y and what the backward pass needs, and f_backward turns dy, the gradient
+of the loss with respect to y, into those with respect to x and W. Left out: dropout (sec. 5.4) and
 beam search (sec. 6.1).
 """
 
