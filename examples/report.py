@@ -1,4 +1,4 @@
-"""What the reports of benchmarks and experiments share: where a figure was measured, and tables in Markdown."""
+"""What the reports of benchmarks and experiments share: where a figure was measured, and Markdown tables."""
 
 import os
 import platform
@@ -34,27 +34,27 @@ def machine_facts() -> dict[str, str | int]:
 
 
 def all_machines(results: Sequence[dict], fact: str) -> str:
-    """A fact of `machine_facts`, from all results, each value once: ``071b709b8ead, a799c46d0ea6``. The GPU takes the
-    place of the processor where one was used."""
+    """One of the `machine_facts` of all results, each value once: ``071b709b8ead, a799c46d0ea6``. Where a GPU was used,
+    it replaces the processor."""
     machines = [result["machine"] for result in results]
     found = {each["GPU"] if fact == "processor" and "GPU" in each else each[fact] for each in machines}
     return ", ".join(sorted(found))
 
 
 def on_a_core(results: Sequence[dict]) -> list[dict]:
-    """The results not computed on a GPU: their seconds are those of a core."""
+    """The results not computed on a GPU, whose seconds are those of a core."""
     return [result for result in results if "GPU" not in result["machine"]]
 
 
 def of_this_maker(name: str) -> str:
-    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: speeds do not hold for
-    other makers, whose results lie beside it."""
+    """``name`` of a result with the processor's maker, ``NAME.amd``, ``.intel`` or ``.other``: its speed does not hold
+    for another maker, whose results are kept beside it."""
     processor = processor_name().lower()
     return f"{name}.{next((maker for maker in ('amd', 'intel') if maker in processor), 'other')}"
 
 
 def processor_name() -> str:
-    """Such as ``AMD EPYC``; "unknown" if the system does not tell."""
+    """Such as ``AMD EPYC``; "unknown" if the system does not say."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
@@ -95,7 +95,7 @@ def _torch_version() -> str:
 
 
 def time_and_memory(work: Callable[[], object], rounds: int) -> dict[str, float]:
-    """Seconds (the lowest of ``rounds``, after one that is not counted) and peak bytes of arrays and objects."""
+    """Seconds (the lowest of ``rounds``, after an uncounted one) and peak bytes of arrays and objects."""
     seconds = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
@@ -109,7 +109,7 @@ def time_and_memory(work: Callable[[], object], rounds: int) -> dict[str, float]
 
 
 def page(*blocks: str) -> str:
-    """A page of Markdown: paragraphs, lists and tables with an empty line between them; empty ones are left out."""
+    """A page of Markdown: paragraphs, lists and tables with an empty line between them; empty blocks are left out."""
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 

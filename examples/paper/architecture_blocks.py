@@ -16,8 +16,8 @@ class Block(NamedTuple):
     role: which decides its colour, a key of `architecture_diagram.COLOURS`
     note: what it does beyond its title, or whose parameters it shares
     parameters: shapes of its own parameters, by their names in the model
-    bypassed: number of blocks below it that a connection leads around, into this block
-    reads_encoder: the encoder's output comes in from the side
+    bypassed: number of blocks below it that a residual connection into this block leads around
+    reads_encoder: whether the encoder's output comes in from the side
     """
 
     title: str
@@ -36,7 +36,7 @@ class Layers(NamedTuple):
 
 
 class Column(NamedTuple):
-    """What stands above each other, from the bottom to the top, and what goes in and comes out."""
+    """Blocks and layers on top of each other, from bottom to top, and what goes in and comes out."""
 
     source: str
     parts: list[Block | Layers]

@@ -1,4 +1,4 @@
-"""Boxes and arrows, in inches from the lower left corner, and the picture of a model that is made of them."""
+"""Boxes and arrows, in inches from the lower left corner, and the picture of a model made of them."""
 
 import math
 import os
@@ -101,7 +101,7 @@ def _count(blocks: Sequence[Block]) -> int:
 
 
 class _ColumnDrawer:
-    """Draws the parts of one column, each above the last one.
+    """Draws the parts of one column, each above the previous one.
 
     left: where its boxes begin   outside: the side of residual connections, -1 left or 1 right
     memory: where the arrow from the encoder begins

@@ -16,7 +16,7 @@ START, BOX, GAP = 0.93, 0.36, 0.38
 
 
 def draw_multi_head_attention(config: ModelConfig, shapes: Shapes) -> "Figure":
-    """The two pictures of Figure 2, with the shapes of the model's first attention; B, T and S stay letters.
+    """The two pictures of Figure 2, with the shapes of the model's first attention layer; B, T and S stay letters.
 
     Raises:
         ConfigError: the model has no multi-head attention.

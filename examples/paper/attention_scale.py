@@ -3,11 +3,15 @@
     python -m examples.paper.attention_scale            about 10 minutes on one core; into results/attention_scale.*
     python -m examples.paper.attention_scale --quick    small sizes; writes nothing
 
-Three measurements. Of random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote:
-the variance of the scores, the entropy of the weights, and how much of a gradient comes back through the softmax. Of
-one head that learns associative recall: which value stands beside the key that is asked for? And of the time and memory
-of forward and backward. The head's queries and keys have components of variance 1 too when learning begins; each kind
-of score and each d_k has the learning rate with the lowest mean loss, chosen from the same few.
+Three measurements:
+
+- random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote: the variance of the
+  scores, the entropy of the weights, and how much of a gradient is passed back through the softmax;
+- one head that learns associative recall: which value stands beside the key that is asked for?
+- the time and memory of forward and backward.
+
+The head's queries and keys also have components of variance 1 when learning begins. Each kind of score and each d_k has
+the learning rate with the lowest mean loss, chosen from the same few.
 """
 
 import sys
@@ -34,7 +38,7 @@ SETTINGS = {
     "learning_rates": [0.001, 0.003, 0.01, 0.03, 0.1],
     "positions": 128,
 }
-"""keys, values: how many different ones there are   pairs: in one sequence   positions: of what is random or timed"""
+"""keys, values: how many different ones there are   pairs: in one sequence   positions: of random or timed inputs"""
 QUICK = {"d_k": [4, 64], "updates": [20], "learning_rates": [0.01], "positions": 32}
 
 
@@ -105,7 +109,7 @@ class Recall(Module):
 
 
 def draw_recall(rng: np.random.Generator, settings: dict) -> tuple[np.ndarray, ...]:
-    """keys, all different, and values, (B, pairs); every key in another order, and the value beside it, (B, pairs)"""
+    """keys, all different, and their values, (B, pairs); the same keys in another order and their values, (B, pairs)"""
     shape = settings["batch"], settings["pairs"]
     keys = rng.permuted(np.tile(np.arange(settings["keys"]), (shape[0], 1)), axis=1)[:, : shape[1]]
     values = rng.integers(1, settings["values"] + 1, size=shape)  # the loss ignores 0, which is padding
@@ -122,7 +126,7 @@ def loss_and_accuracy(model: Recall, drawn: tuple[np.ndarray, ...]) -> tuple[Ten
 
 
 def learned(kind: str, d_k: int, updates: int, seed: int, settings: dict) -> dict:
-    """Loss and accuracy on new sequences after learning with each of the rates."""
+    """Loss and accuracy on new sequences after training with each learning rate."""
     found: dict[str, list[float]] = {"loss": [], "accuracy": []}
     for rate in settings["learning_rates"]:
         rng = np.random.default_rng(seed)
@@ -145,7 +149,7 @@ def names(settings: dict) -> list[str]:
 
 
 def trial(name: str, seed: int, settings: dict) -> dict:
-    """``cost`` and ``statistics``: for each kind of score, of each figure a list over d_k; else as `learned`."""
+    """For ``cost`` and ``statistics``, a list over d_k of each figure and kind of score; otherwise as `learned`."""
     if name in ("cost", "statistics"):
         function, rng = {"cost": cost, "statistics": statistics}[name], np.random.default_rng(seed)
         rows = {k: [function(k, d_k, settings["positions"], rng) for d_k in settings["d_k"]] for k in KINDS}

@@ -28,11 +28,11 @@ from examples.report import markdown_table, page
 
 PLAIN, SCALED, ADDITIVE = KINDS = ("dot product", "scaled dot product", "additive")
 ALIKE = 0.1
-"""Kinds whose losses differ by less than this share of the loss of guessing are alike."""
+"""Kinds whose losses differ by less than this share of the loss of uniform guessing are equivalent."""
 STATISTICS = {
     "variance": "variance of the scores",
     "entropy": "entropy of the weights, nats",
-    "gradient": "norm of what softmax passes back of a gradient with variance 1, mean over the queries",
+    "gradient": "norm of the gradient that the softmax passes back if it receives one of variance 1, mean over queries",
 }
 
 
@@ -55,13 +55,14 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
     tests = []
     for claim, kind, d_k, updates in claims:
         ours, plain = (learned(results, "accuracy", each, d_k, updates) for each in (kind, PLAIN))
-        found = f"solved seeds after {updates} updates: {kind} {n_solved(ours)}, {PLAIN} {n_solved(plain)}"
+        found = f"seeds that solved it after {updates} updates: {kind} {n_solved(ours)}, {PLAIN} {n_solved(plain)}"
         differences = solved(ours) - solved(plain)
         yes = "agrees" if differences.mean() > 0 else "does not agree"
-        tests.append((f"d_k = {d_k}: {claim}", found, p_of_signs(differences), yes, "open: not told apart"))
+        no = "open: not significantly different"
+        tests.append((f"d_k = {d_k}: {claim}", found, p_of_signs(differences), yes, no))
     bound = ALIKE * np.log(settings["values"])
     apart = learned(results, "loss", ADDITIVE, small, few) - learned(results, "loss", PLAIN, small, few)
-    claim = f"d_k = {small}: additive attention and dot products without the scale are alike (±{bound:.2f} nats)"
+    claim = f"d_k = {small}: additive attention and dot products without the scale are equivalent (±{bound:.2f} nats)"
     found = f"loss after {few} updates: additive {with_error(apart, 4)} nats higher"
     tests.append((claim, found, p_alike(apart, bound), "agrees", NOT_ALIKE))
     corrected = holm([p for _, _, p, _, _ in tests])
@@ -86,9 +87,9 @@ def gradient_verdict(results: Sequence[dict]) -> list[str]:
     more = [str(d_k) for d_k, sign in zip(sizes, told, strict=True) if sign > 0]
     ratio = scaled[:, -1].mean() / plain[:, -1].mean()
     only = " only" if len(more) < len(sizes) else ""
-    where = f"agrees at d_k = {', '.join(more)}{only}" if more else "open: not told apart"
-    found = f"with the scale {ratio:.1f} times as much comes back at d_k = {sizes[-1]}"
-    return ["without the scale the softmax passes back little of a gradient", found, where]
+    where = f"agrees at d_k = {', '.join(more)}{only}" if more else "open: not significantly different"
+    found = f"with the scale {ratio:.1f} times as much is passed back at d_k = {sizes[-1]}"
+    return ["without the scale the softmax passes back small gradients", found, where]
 
 
 def cost_verdict(results: Sequence[dict]) -> list[str]:
@@ -107,9 +108,10 @@ def markdown(results: Sequence[dict]) -> str:
     blocks = [
         "# Dot-product and additive attention at growing d_k",
         markdown_table(VERDICTS, verdicts(results)),
-        f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right; the lowest p that {n} seeds can"
-        f" have is {2 ** (1 - n):.2g} before the correction. Alike is what differs by less than {ALIKE:.0%} of the loss"
-        " of guessing, by two one-sided t-tests; gradients are compared by t-tests of each d_k, seed by seed.",
+        f"A seed has solved its task if at least {SOLVED:.0%} of its answers are right; the lowest p-value that {n}"
+        f" seeds can give is {2 ** (1 - n):.2g} before the correction. Losses are equivalent if two one-sided t-tests"
+        f" show that they differ by less than {ALIKE:.0%} of the loss of uniform guessing. Gradients are compared at"
+        " each d_k by t-tests, paired by seed.",
         provenance("attention_scale", results, MCNEMAR),
     ]
     for key, what in STATISTICS.items():
@@ -117,9 +119,9 @@ def markdown(results: Sequence[dict]) -> str:
         blocks += [f"Random queries and keys: {what}.", against_d_k(results, KINDS, columns)]
     for updates in settings["updates"]:
         blocks += [
-            f"Associative recall, {settings['pairs']} pairs, after {updates} updates; solved seeds with the exact 95 %"
-            f" interval of their share, median of the loss in nats (chance: {np.log(settings['values']):.2f}), and the"
-            " learning rate with the lowest mean loss:",
+            f"Associative recall, {settings['pairs']} pairs, after {updates} updates: solved seeds with the exact 95 %"
+            " confidence interval of their share, the median loss in nats (uniform guessing:"
+            f" {np.log(settings['values']):.2f}), and the learning rate with the lowest mean loss.",
             markdown_table(
                 ["d_k", *(f"{kind}: {what}" for kind in KINDS for what in ("solved", "loss", "learning rate"))],
                 [recall_row(results, d_k, updates) for d_k in settings["d_k"]],

@@ -10,7 +10,7 @@ from examples.paper.seeds import LEVEL, paired, standard_error
 
 
 class Curve:
-    """Scores of one model at rising minutes, as far as all of its seeds have them.
+    """Scores of one model at increasing minutes, up to the last point that all of its seeds have.
 
     Attributes:
         seeds: (s,)   minutes: (n,)   scores: (s, n)
@@ -25,7 +25,7 @@ class Curve:
         return self.minutes[0] <= minutes <= self.minutes[-1]
 
     def at(self, minutes: float | np.ndarray) -> np.ndarray:
-        """Of each seed, between two points by the logarithm of minutes, (s,) or (s, m)"""
+        """The score of each seed, interpolated over the logarithm of minutes, (s,) or (s, m)"""
         return np.array([np.interp(np.log(minutes), np.log(self.minutes), each) for each in self.scores])
 
     def error(self) -> np.ndarray:
@@ -35,14 +35,14 @@ class Curve:
 
 @dataclass(frozen=True)
 class Overtaking:
-    """Whether ``first`` overtakes ``second``, by the seeds and in the minutes that both have: seeds share data."""
+    """Whether ``first`` overtakes ``second``, over the seeds and minutes that both have: a seed fixes the data."""
 
     first: Curve
     second: Curve
 
     @cached_property
     def minutes(self) -> np.ndarray:
-        """All points of both, (m,): between two of them a difference is a line."""
+        """All points of both, (m,); between two of them a difference is linear in the logarithm of minutes."""
         curves = self.first, self.second
         every = np.unique([minutes for curve in curves for minutes in curve.minutes])
         return every[[all(curve.covers(minutes) for curve in curves) for minutes in every]]
@@ -66,11 +66,11 @@ class Overtaking:
 
     @cached_property
     def p(self) -> float:
-        """Of the paired t-test of the last minute that both have; NaN for a single seed."""
+        """The p-value of the paired t-test at the last minute that both have; NaN for a single seed."""
         return paired(self.difference(self.minutes[-1]))[1]
 
     def verdict(self, p: float | None = None) -> str:
-        """In words. p: in the place of this p-value, where many are tested at once"""
+        """In words.   p: replaces `p` where it is corrected for testing many at once"""
         if not self.difference(self.minutes).size:
             return "open: no seed, or no minutes, that both have"
         start, end = self.minutes[0], self.minutes[-1]
@@ -83,11 +83,11 @@ class Overtaking:
         told += self.range_of_seeds()
         if len(self.of_seeds) == 1:
             return f"open: {told} (one seed)"
-        is_told_apart = (self.p if p is None else p) < LEVEL
-        return told if is_told_apart else f"open: {told}, and not told apart at {shown(end)}"
+        is_significant = (self.p if p is None else p) < LEVEL
+        return told if is_significant else f"open: {told}, and not significantly different at {shown(end)}"
 
     def range_of_seeds(self) -> str:
-        """As `` (19 to 31)``; empty where all seeds say the same."""
+        """As `` (19 to 31)``; empty where all seeds agree."""
         start, end = self.minutes[0], self.minutes[-1]
         found = sorted(np.inf if each is None else each for each in self.of_seeds)
         names = [
@@ -98,9 +98,9 @@ class Overtaking:
 
 
 def crossing(minutes: np.ndarray, difference: np.ndarray) -> float | None:
-    """From when on the difference is above 0, to the end: the first minute if it always is, None if it never is.
+    """When the difference becomes positive for good: the first minute if it always is, None if it is not at the end.
 
-    Between two points it is a line over the logarithm of minutes.
+    Between two points it is linear in the logarithm of minutes.
     """
     behind = np.flatnonzero(difference <= 0)
     if not len(behind):

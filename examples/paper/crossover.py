@@ -1,22 +1,23 @@
-"""When does attention overtake recurrence? Three models on two tasks, scored after equal minutes of one core.
+"""When does attention overtake recurrence? Three models on two tasks, scored after equal times on one core.
 
-    python -m examples.paper.crossover speed                       seconds of an update; on a quiet machine   0.1 h
+    python -m examples.paper.crossover speed                       seconds per update; on a quiet machine     0.1 h
     python -m examples.paper.crossover rates                       the learning rate of each model            1.7 h
     python -m examples.paper.crossover run --minutes 20            all up to 20 minutes: a first map          5.9 h
     python -m examples.paper.crossover run --minutes 80 --tasks Multi30k                                      9.1 h
     python -m examples.paper.crossover run --minutes 80 --tasks parsing --models GRU pre-norm                 6.1 h
     python -m examples.paper.crossover run --part test ...         with the options of the last two           0.2 h
-    python -m examples.paper.crossover                             the page and the picture of what there is
+    python -m examples.paper.crossover                             the page and the picture of all results so far
 
-Hours are those of one core, 23 in all, scoring and reading the data included; every training has a core of its own,
-so that two run side by side. In this order each step is a result. All three models up to 80 minutes on both tasks are
-26 hours: `run` goes on from where the trainings are. Killed, it loses the updates since the last checkpoint.
+Hours are those of one core, 23 in all, including scoring and reading the data. Every training has a core of its own, so
+that two run side by side on two. Each step is a result by itself if the steps are run in this order. All three models
+up to 80 minutes on both tasks take 26 hours: `run` resumes the trainings where they are. When killed, it loses the
+updates since the last checkpoint.
 
-A GRU with additive attention has as many parameters as the Transformers, post-norm and pre-norm. Minutes are updates
-times the seconds of an update in results/crossover_speed.json. One training is scored at all its minutes: the learning
-rate falls as in eq. 3, after the same warm-up, and does not know when the training ends. Of three learning rates each
-model has the one with the lowest validation loss of seed 1 after 5 minutes. Multi30k is expected in data/multi30k, the
-trees in data/craft_trees.
+A GRU with additive attention has about as many parameters as each Transformer, post-norm and pre-norm. Minutes are the
+updates times the seconds per update in results/crossover_speed.json. One training is scored at all its minutes: the
+learning rate falls as in eq. 3, after the same warm-up, whenever the training ends. Of three learning rates each model
+has the one with the lowest validation loss of seed 1 after 5 minutes. Multi30k is expected in data/multi30k, the trees
+in data/craft_trees.
 """
 
 import argparse
@@ -65,11 +66,11 @@ SETTINGS = {
     "minutes": [2.5, 5, 7, 10, 14, 20, 28, 40, 57, 80],
     "save_every": 100,
 }
-"""tasks: n_layers is the Transformers', tokens are the padded target tokens of a micro-batch, which has sentences of
-about one length   width: of the Transformers   rated_at: minutes after which learning rates are compared
+"""tasks: n_layers is the Transformers', tokens are the padded target tokens of a micro-batch, whose sentences are
+about equally long   width: of the Transformers   rated_at: minutes after which learning rates are compared
 minutes: at which a training is scored"""
 RATES = [0.0015, 0.003, 0.006]
-"""The highest of a training, at the end of its warm-up."""
+"""Peak learning rates, reached at the end of the warm-up."""
 RESULTS = Path(__file__).parent / "results/crossover.jsonl"
 
 
@@ -98,17 +99,17 @@ def main() -> int:
 def build_parser() -> Parser:
     tasks, models, minutes = list(TASKS), list(SETTINGS["models"]), SETTINGS["minutes"]
     parser = Parser(prog="python -m examples.paper.crossover", description=__doc__)
-    parser.add_argument("step", nargs="?", choices=("speed", "rates", "run"), help="default: the page alone")
+    parser.add_argument("step", nargs="?", choices=("speed", "rates", "run"), help="default: only the page")
     parser.add_argument("--part", choices=("val", "test"), default="val", help="what `run` scores; the test set last")
-    parser.add_argument("--minutes", type=float, choices=minutes, default=minutes[-1], help="of each training")
+    parser.add_argument("--minutes", type=float, choices=minutes, default=minutes[-1], help="length of a training")
     parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, help=f"of {', '.join(tasks)}")
     parser.add_argument("--models", nargs="+", choices=models, default=models, help=f"of {', '.join(models)}")
     shown = f"highest learning rates (default {' '.join(f'{rate:g}' for rate in RATES)})"
     parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="X", help=shown)
     add_number(parser, "--seeds", 3, "seeds 1 to this many of `run`")
     add_number(parser, "--width", SETTINGS["width"], "of the Transformers; another needs --results of its own")
-    add_number(parser, "--processes", core_count(), "trainings at a time, of one core each")
-    parser.add_argument("--folder", type=Path, default="runs/paper/crossover", help="of the trainings")
+    add_number(parser, "--processes", core_count(), "trainings at a time, one core each")
+    parser.add_argument("--folder", type=Path, default="runs/paper/crossover", help="trainings' folder")
     parser.add_argument("--results", type=Path, default=RESULTS, help="default results/ beside this file")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     return parser
@@ -119,7 +120,7 @@ def speed_path(results: Path) -> Path:
 
 
 def measure_speed(arguments: argparse.Namespace, settings: dict) -> None:
-    """Seconds of an update of the models on the tasks, each in turn, with the settings for which they hold."""
+    """Measure the seconds per update of the models on the tasks, in turn; save them with the settings they hold for."""
     facts, trainers = {"settings": settings, **machine_facts()}, {}
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.tasks:
@@ -132,11 +133,11 @@ def measure_speed(arguments: argparse.Namespace, settings: dict) -> None:
 
 
 def with_speeds(path: Path, settings: dict) -> dict:
-    """The settings of trainings: minutes become updates by what `speed` has measured.
+    """The settings of the trainings, with the seconds per update by which minutes become updates.
 
     Raises:
-        ConfigError: it has not.
-        DataError: it has, under other settings.
+        ConfigError: `speed` has not measured them.
+        DataError: `speed` has measured them with other settings.
     """
     names = [f"{name}, {model}" for name in settings["tasks"] for model in settings["models"]]
     with showing(path):
@@ -149,7 +150,7 @@ def with_speeds(path: Path, settings: dict) -> dict:
 
 
 def run(arguments: argparse.Namespace, settings: dict) -> None:
-    """What this step has no result of yet, seed by seed."""
+    """Run the jobs of this step that have no result yet, seed by seed."""
     settings = with_speeds(speed_path(arguments.results), settings)
     check_settings(arguments.results, settings)
     with showing(arguments.results):
@@ -158,7 +159,7 @@ def run(arguments: argparse.Namespace, settings: dict) -> None:
 
 
 def jobs_of(arguments: argparse.Namespace, settings: dict) -> list[Job]:
-    """Of the step `rates`, one for each rate; of `run`, one for each seed."""
+    """The jobs of the step `rates`, one for each rate, or of `run`, one for each seed."""
     results, jobs = read_results(arguments.results), []
     if arguments.step == "rates":
         seeds, minutes, part = [1], settings["rated_at"], "rates"
@@ -193,10 +194,10 @@ def name_of(what: dict) -> str:
 
 
 def best_rate(results: Sequence[dict], task: str, model: str, rates: Sequence[float]) -> float:
-    """The learning rate with the lowest validation loss of all that were tried, these among them.
+    """The learning rate with the lowest validation loss of all that were tried, which include ``rates``.
 
     Raises:
-        ConfigError: one of these was not; or the model has been trained with another one.
+        ConfigError: one of ``rates`` was not tried, or the model has been trained with a rate that is not the best.
     """
     losses = losses_of(results, task, model)
     for rate in rates:
@@ -230,7 +231,7 @@ def measured(job: dict) -> dict:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """Write the page and the picture of what there is."""
+    """Write the page and the picture of all results so far."""
     results = read_results(arguments.results)
     if not any(result.get("part") == "val" for result in results):
         raise ConfigError(f"{arguments.results}: must hold results of the step run, got none; run the steps in order")

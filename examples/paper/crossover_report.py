@@ -21,13 +21,14 @@ RECURRENT = "GRU"
 LABELS = {"GRU": "GRU, additive attention", "post-norm": "Transformer, post-norm", "pre-norm": "Transformer, pre-norm"}
 COLOURS = {"GRU": "#d55e00", "post-norm": "#999999", "pre-norm": "#0072b2"}
 MEASURES = {"Multi30k": "BLEU of val", "parsing": "F1 of the development set"}
-TEST = "Student's t-test of the differences of seeds at the last minute that both have"
+TEST = "Student's t-test, paired by seed, at the last point that both models have,"
 SCHEDULE = (
-    "One training of each seed is scored at all its minutes. The learning rate falls as in eq. 3, after the same number"
-    " of warm-up updates, and does not know when the training ends; so a point is what a training has reached that goes"
-    " on, and a schedule, a learning rate or a dropout chosen for one budget may reach more there. The learning rates"
-    " were chosen early, the dropout for no budget. The newest weights are scored, greedily: no mean of checkpoints,"
-    " and no best of the points so far."
+    "One training per seed is scored at all its minutes. The learning rate falls as in eq. 3, after the same number of"
+    " warm-up updates, and does not depend on when the training ends. A point is therefore the score of a training that"
+    " continues beyond it, and a schedule, a learning rate or a dropout rate chosen for one budget may score higher"
+    " there. The learning rates were chosen early in training, and the dropout rate for no particular budget. The"
+    " newest weights are scored with greedy search, without checkpoint averaging and without choosing the best point"
+    " so far."
 )
 
 
@@ -43,7 +44,7 @@ def curves_of(results: Sequence[dict]) -> dict[tuple[str, str], Curve]:
 
 
 def overtakings(curves: dict[tuple[str, str], Curve]) -> dict[tuple[str, str], Overtaking]:
-    """(task, Transformer) -> beside the recurrent model, where both have been trained."""
+    """(task, Transformer) -> its comparison with the recurrent model, where both have been trained."""
     pairs = {(task, model): curves.get((task, RECURRENT)) for task, model in curves if model != RECURRENT}
     return {key: Overtaking(curves[key], other) for key, other in pairs.items() if other is not None}
 
@@ -61,8 +62,8 @@ def markdown(results: Sequence[dict]) -> str:
     blocks = [
         "# When does attention overtake recurrence?",
         verdicts(overtakings(curves)),
-        "The differences are the Transformer's score minus the GRU's, seed by seed. A curve crosses where it is above"
-        " from there to its end. In brackets: the first and the last seed to cross.",
+        "The differences are the Transformer's score minus the GRU's, seed by seed. A curve crosses at the point from"
+        " which it stays above the other to the end. In parentheses: the first and the last seed to cross.",
         "![Score against minutes, and where the curves cross](crossover.png)",
         SCHEDULE,
         provenance("crossover", [result | {"settings": shown} for result in results], TEST),
@@ -74,7 +75,7 @@ def markdown(results: Sequence[dict]) -> str:
 
 
 def rates_page(results: Sequence[dict]) -> str:
-    """What the step `rates` has found."""
+    """The results of the step `rates`."""
     tasks = dict.fromkeys(result["task"] for result in results)
     return page(*(text for task in tasks for text in (f"{task}:", model_table(results, task), edges(results, task))))
 
@@ -92,7 +93,7 @@ def verdicts(pairs: dict[tuple[str, str], Overtaking]) -> str:
 
 
 def score_table(curves: dict[tuple[str, str], Curve], task: str) -> str:
-    """Means of the seeds at every point."""
+    """Means over the seeds at every point."""
     found = [curve for (name, _), curve in curves.items() if name == task]
     longest = max((curve.minutes for curve in found), key=len)
     rows = [
@@ -104,7 +105,7 @@ def score_table(curves: dict[tuple[str, str], Curve], task: str) -> str:
 
 
 def tests(results: Sequence[dict], task: str) -> str:
-    """Scores of the test set; empty if there are none."""
+    """Test-set scores; empty if there are none."""
     found: dict[tuple[str, float], list[float]] = {}
     for result in results:
         if (result["part"], result["task"]) == ("test", task):
@@ -130,7 +131,7 @@ def model_table(results: Sequence[dict], task: str) -> str:
             shown = [f"{losses[rate]:.3f}" if rate in losses else "-" for rate in rates]
             rows.append([label, str(sizes[0]["width"]), f"{sizes[0]['parameters']:,}", f"{seconds:.3f}", *shown])
     losses = [f"nats per token at {rate:g}" for rate in rates]
-    return markdown_table(["model", "width", "parameters", "seconds an update", *losses], rows)
+    return markdown_table(["model", "width", "parameters", "seconds per update", *losses], rows)
 
 
 def edges(results: Sequence[dict], task: str) -> str:
@@ -163,7 +164,7 @@ def draw(results: Sequence[dict]) -> "Figure":
 
 
 def mark_crossings(axes: "Axes", curves: dict[tuple[str, str], Curve], task: str) -> None:
-    """A disc where a Transformer overtakes, a ring if the end does not tell the two apart; the bar spans the seeds."""
+    """A disc where a Transformer overtakes, a ring if the end is no significant difference; the bar spans the seeds."""
     pairs = overtakings(curves)
     p_values = holm([pair.p for pair in pairs.values()])
     for ((name, model), pair), p in zip(pairs.items(), p_values, strict=True):

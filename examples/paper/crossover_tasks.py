@@ -19,7 +19,7 @@ CRAFT = Path("data/craft_trees")
 
 @dataclass(frozen=True)
 class Task:
-    """sizes: of its vocabularies, keys of [model]   score: of a greedy search   prepare: called with each Trainer"""
+    """sizes: of the vocabularies, keys of [model]   score: with greedy search   prepare: called with each Trainer"""
 
     corpus: Corpus
     sizes: dict
@@ -28,7 +28,7 @@ class Task:
 
 
 def multi30k(settings: dict, is_test: bool = False) -> Task:
-    """English to German; BLEU of val, or of test_2016_flickr."""
+    """English to German; BLEU on val or on test_2016_flickr."""
     corpus = corpus_of("Multi30k", 1, settings)
     part = "test_2016_flickr" if is_test else "val"
     sources, references = (read_lines(MULTI30K / f"{part}.{side}") for side in ("en", "de"))
@@ -41,7 +41,7 @@ def multi30k(settings: dict, is_test: bool = False) -> Task:
 
 
 def parsing(settings: dict, is_test: bool = False) -> Task:
-    """Words to the tokens of their tree; F1 of CRAFT's development or test set, searched with the grammar."""
+    """Words to the tokens of their tree; F1 on CRAFT's development or test set, searched with the grammar."""
     part = "test" if is_test else "dev"
     bank, corpus, trees = prepare(CRAFT, settings["form"], part)
     sizes = {"src_vocab_size": bank.words.n_ids, "vocab_size": bank.grammar.n_ids, "tie_embeddings": False}
@@ -71,12 +71,12 @@ def model_config(name: str, model: str, sizes: dict, settings: dict) -> ModelCon
 
 
 def updates_of(name: str, model: str, minutes: float, settings: dict) -> int:
-    """So many take these minutes."""
+    """The number of updates that take this many minutes."""
     return max(round(60 * minutes / settings["update_seconds"][f"{name}, {model}"]), 1)
 
 
 def config_of(name: str, model: str, sizes: dict, seed: int, rate: float, folder: Path, settings: dict) -> Config:
-    """The folder of a training has its seed and its rate in its name."""
+    """The config of a training, whose folder has its seed and its learning rate in its name."""
     tokens = settings["tasks"][name]["tokens"]
     return Config(
         model=model_config(name, model, sizes, settings),

@@ -1,17 +1,18 @@
-"""Do heads of a model do what the paper says of Figures 3 to 5? A search over layers and heads, with a score for each.
+"""Do a model's heads do what the paper says of Figures 3 to 5? A search over layers and heads, with a score for each.
 
     python -m examples.paper.heads --checkpoint runs/multi30k/average.npz --src data/multi30k/test_2016_flickr.en \
         data/multi30k/val.en --tgt data/multi30k/test_2016_flickr.de data/multi30k/val.de --gallery gallery
 
-A score is the mean share of attention that words of a kind, such as "his", give to the word that the pattern wants,
-such as the man before it. Half of the sentences choose the head, the other half measure it, so that the best of many
-heads is not best by luck. Beside it stand the share that the same head gives to any word at the same distance, and the
-score with the keys of every row shuffled. A head is found if it has twice the latter, more than each of 200 shuffles,
-and significantly more than at the same distance, unless distance is what the pattern asks for. ``--gallery`` writes
-heads.md, and for each head that was found a picture of the sentence in which it shows it best.
+A score is the mean share of attention that words of a kind, such as "his", give to the word that the pattern asks for,
+such as the man before it. Half of the sentences choose the head and the other half measure it, so that the best of many
+heads is not best by luck. The score is compared with the share that the same head gives to any word at the same
+distance, and with the score after shuffling the keys of every row. A head is found if its score is more than twice the
+mean of 200 shuffles, more than each of them, and significantly more than at the same distance, unless distance is what
+the pattern asks for. ``--gallery`` writes heads.md and, for each head that was found, a picture of the sentence in
+which it shows its pattern best.
 
-The patterns are of English and need no parser: closed lists of words stand for one, and miss much. The aligned word
-needs ``--tgt``; its lexicon is made of the same text, of words that occur in the same pairs (Dice coefficient).
+The patterns are for English and need no parser: closed word lists take its place, and miss much. The aligned word needs
+``--tgt``; its lexicon is built from the same text, from words that occur in the same sentence pairs (Dice coefficient).
 """
 
 import re
@@ -66,7 +67,7 @@ def lexicon(pairs: Sequence[tuple[list[str], list[str]]]) -> set[tuple[str, str]
 def collect(
     model: Model, tokenizer: Tokenizer, src: Sequence[str], tgt: Sequence[str]
 ) -> tuple[dict[str, list[Found]], dict[str, Distances]]:
-    """Where each pattern applies in the sentences, and the attention by distance that it is compared with.
+    """Where each pattern applies in the sentences, and the attention by distance with which it is compared.
 
     Without a target only the encoder is searched.
     """

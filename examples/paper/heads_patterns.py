@@ -1,4 +1,4 @@
-"""Patterns of English that heads are searched for: which word should attend to which, by closed lists of words."""
+"""The English patterns that heads are searched for: which word should attend to which, by closed word lists."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ ANTECEDENTS = {
     "they them their themselves": "people men women children boys girls kids couple players dogs workers friends",
     "it its itself": "dog cat bird horse animal car truck boat company country government law court bank city",
 }
-"""Pronouns and the nouns that may be meant; the nearest one before the pronoun is taken for its antecedent."""
+"""Pronouns and the nouns that they may mean; the nearest one before the pronoun is taken as its antecedent."""
 DISTANT_PARTS = {
     r"pick(s|ed|ing)?|lift(s|ed|ing)?|hold(s|ing)?|held": "up out",
     r"put(s|ting)?|tak(e|es|ing)|took|turn(s|ed|ing)?|throw(s|ing)?|threw": "on off up down away out apart",
@@ -77,4 +77,4 @@ PATTERNS = {
     "verb to the word that completes it, 5 words on or more": verb_to_distant_part,
 }
 OF_DISTANCE = ("previous word", "next word")
-"""Those that ask for a distance alone."""
+"""The patterns that ask only for a distance."""

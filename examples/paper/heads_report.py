@@ -12,17 +12,17 @@ ALIGNED = "target word to the aligned source word"
 """The only pattern of attention from the decoder to the encoder."""
 EXPLAINED = (
     "share: the mean attention that words of the kind give to the wanted word, in the half of the sentences that did "
-    "not choose the head. same distance: what this head gives to any word as far away. shuffled: the share if the keys "
-    "of every word are shuffled. found: the share is more than twice the mean of 200 shuffles, more than each of them, "
-    "and by a t-test at the level of 5 % more than at the same distance (not asked of the two patterns that are a "
-    "distance). Each picture is of the sentence in which the head shows its pattern best."
+    "not choose the head. same distance: what this head gives to any word at that distance. shuffled: the share after "
+    "shuffling the keys of every word. found: the share is more than twice the mean of 200 shuffles, more than each of "
+    "them, and significantly more than at the same distance (t-test, significance level 5 %; not required of the two "
+    "patterns that are a distance). Each picture shows the sentence in which the head shows its pattern best."
 )
 
 
 def introduction(
     scores: Mapping[str, Score | None], options: Sequence[str], text: str, facts: Mapping[str, str]
 ) -> str:
-    """Title, what was found beside the paper's Figures 3 to 5, text, command and machine, what the columns mean.
+    """Title, what was found compared with the paper's Figures 3 to 5, text, command, machine, meaning of the columns.
 
     options: of the command   text: what `training_share` says   facts: `machine_facts`
     """
@@ -32,7 +32,7 @@ def introduction(
     verdicts = {
         True: "Heads were found for",
         False: "None was found for",
-        None: "There are too few examples to tell for",
+        None: "There are too few examples to decide for",
     }
     sentences = [f"{verdicts[key]}: {'; '.join(names[key])}." for key in verdicts if names[key]]
     found = " ".join([*sentences, "Figures 3 and 4 of the paper show the distant word and the antecedent."])
@@ -42,7 +42,7 @@ def introduction(
 
 
 def training_share(n_lines: Sequence[tuple[Path, int]], train_src: str) -> str:
-    """One sentence: how much of the text the model was trained on, as far as its checkpoint tells.
+    """One sentence: how much of the text the model was trained on, as far as its checkpoint says.
 
     n_lines: each file and its sentences   train_src: the path of the training text in the checkpoint
     """
@@ -50,7 +50,7 @@ def training_share(n_lines: Sequence[tuple[Path, int]], train_src: str) -> str:
     seen = sum(n for path, n in n_lines if train_src and path.resolve() == Path(train_src).resolve())
     if not seen:
         return f"None of the {total:,} sentences is from the training text that the checkpoint names."
-    return f"Of the {total:,} sentences {seen:,} ({seen / total:.0%}) are the text that the model was trained on."
+    return f"The model was trained on {seen:,} of the {total:,} sentences ({seen / total:.0%})."
 
 
 def table(scores: Mapping[str, Score | None]) -> str:

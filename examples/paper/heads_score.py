@@ -1,4 +1,4 @@
-"""How well heads do what a pattern wants: the share of attention, and what it is compared with."""
+"""How well heads do what a pattern asks for: the share of attention, and what it is compared with."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ import numpy as np
 from examples.paper.seeds import LEVEL, paired
 
 SHUFFLES, FEWEST, LONGEST, SHOWN = 200, 10, 60, 16
-"""Shuffles of the baseline; words below which nothing is claimed; words of a sentence above which it is left out, and
-above which it is not chosen for a picture."""
+"""Shuffles for the baseline; the number of words below which nothing is claimed; the lengths, in words, above which a
+sentence is left out, and above which it is not chosen for a picture."""
 
 
 class Distances:
@@ -23,7 +23,7 @@ class Distances:
         self.sums, self.counts = np.zeros(1), np.zeros(2 * LONGEST + 1)
 
     def add(self, weights: np.ndarray) -> None:
-        """Those of a sentence between words, (L, H, Wq, Wk)."""
+        """Add the weights between the words of a sentence, (L, H, Wq, Wk)."""
         n_layers, n_heads, n_queries, n_keys = weights.shape
         if self.sums.ndim == 1:
             self.sums = np.zeros((n_layers, n_heads, 2 * LONGEST + 1))
@@ -51,7 +51,7 @@ class Found(NamedTuple):
 class Score(NamedTuple):
     """The best head of a pattern, counted from 1, and what it gives to the wanted words of ``n`` others.
 
-    same_distance: to any word as far away, or NaN   shuffled: with shuffled keys
+    same_distance: what it gives to any word at that distance, or NaN   shuffled: the share with shuffled keys
     example: all words that the pattern applies to in one sentence
     """
 
@@ -66,7 +66,7 @@ class Score(NamedTuple):
 
 
 def score(found: Sequence[Found], rng: np.random.Generator, distances: Distances | None = None) -> Score | None:
-    """Choose the head by the sentences of even number, measure it by the odd ones; None if there are too few.
+    """Choose the head by the even-numbered sentences, measure it by the odd ones; None if there are too few.
 
     distances: what the same head gives at each distance, or None for a pattern of distance
     """
@@ -92,7 +92,7 @@ def score(found: Sequence[Found], rng: np.random.Generator, distances: Distances
 
 
 def best_sentence(found: Sequence[Found], layer: int, head: int) -> list[Found]:
-    """What was found in the sentence where the head gives most to the wanted words together: one of at most SHOWN
+    """What was found in the sentence where the head gives most to all wanted words together: one of at most SHOWN
     words, if there is such a sentence."""
     sentences = defaultdict(list)
     for each in found:

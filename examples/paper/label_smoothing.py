@@ -28,8 +28,8 @@ IN_TABLE_3 = "base", "nll"
 
 
 def compared(results: Sequence[dict]) -> list[list[str]]:
-    """The rows of the table. Base's perplexity beside that of D3 has the p-value of table3.md, where it is one of many;
-    the others are corrected among themselves."""
+    """The rows of the table. Base's perplexity compared with D3's has the p-value of table3.md, one of many there; the
+    others are corrected among themselves."""
     values = {(row, key): differences(results, key, row, WITHOUT) for row in SMOOTHED for key in ("nll", "bleu")}
     values = {each: found for each, found in values.items() if len(found)}
     others = [each for each in values if each != IN_TABLE_3]
@@ -40,7 +40,7 @@ def compared(results: Sequence[dict]) -> list[list[str]]:
 
 
 def cells(row: str, key: str, found: np.ndarray, p: float) -> list[str]:
-    """found: ``key`` of the row minus that of D3, one value a seed"""
+    """found: ``key`` of the row minus ``key`` of D3, one value per seed"""
     (t, _), (ppl, bleu, _), (without, bleu_without, _) = paired(found), PAPER[row], PAPER[WITHOUT]
     what, digits, published = {
         "nll": ("log-perplexity, nats", 3, math.log(ppl / without)),
@@ -55,10 +55,10 @@ def cells(row: str, key: str, found: np.ndarray, p: float) -> list[str]:
 
 
 def report(results: Sequence[dict]) -> str:
-    """The table and where it is from.
+    """The table and its source.
 
     Raises:
-        ConfigError: no seed of base or D4 has one of D3 beside it.
+        ConfigError: base and D4 share no seed with D3.
     """
     body = compared(results)
     if not body:
@@ -69,9 +69,9 @@ def report(results: Sequence[dict]) -> str:
     shown = [each for each in results if each["name"] in (WITHOUT, *SMOOTHED)]
     processors, commits = (all_machines(shown, fact) for fact in ("processor", "commit"))
     source = (
-        "`python -m examples.paper.label_smoothing`, of `table3.py --run base D3 D4` (settings: table3.md); ± is the"
-        f" standard error over seeds, and {tested_by(STUDENT)}. The first p-value is that of table3.md, the others are"
-        f" corrected among themselves. {processors}, commits {commits}."
+        "`python -m examples.paper.label_smoothing`, from the results of `table3.py --run base D3 D4` (settings:"
+        f" table3.md); ± is the standard error over seeds, and {tested_by(STUDENT)}. The first p-value is the one in"
+        f" table3.md; the others are corrected among themselves. {processors}, commits {commits}."
     )
     return page("# Label smoothing", markdown_table(head, body), source)
 

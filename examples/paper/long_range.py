@@ -3,12 +3,12 @@
     python -m examples.paper.long_range            about half an hour on two cores; into results/long_range.*
     python -m examples.paper.long_range --quick    small sizes; writes nothing
 
-A sequence begins with a few marked symbols, goes on with unmarked ones, and ends with as many positions at which the
-marked ones are to be named in their order: each over the same distance. A stack of layers reads the sequence, and each
-of the last positions of its output gives logits, so what the layers do not carry there is lost. All stacks have about
-as many parameters, and learn each distance from scratch with equal updates, at the best of the learning rates. How
-much of the gradient at the last position arrives at the symbol that is copied there, before any update, makes the path
-length visible: zero if there is no path.
+A sequence begins with a few marked symbols, continues with unmarked ones, and ends with as many positions at which the
+marked symbols must be named in their order, each over the same distance. A stack of layers reads the sequence, and the
+last positions of its output give the logits, so that whatever the layers do not carry there is lost. All stacks have
+about the same number of parameters, and learn each distance from scratch with the same number of updates, at the best
+of the learning rates. How much of the gradient at the last position arrives at the symbol that is copied there, before
+any update, makes the path length visible: it is zero if there is no path.
 """
 
 import sys
@@ -52,8 +52,8 @@ QUICK = {"distances": [4, 6], "parameters": 4000, "updates": 3, "learning_rates"
 class Copier(Module):
     """logits_t = F h_t,   h = stack(E[ids] + positions); the stack is an encoder of this width.
 
-    With attention beside recurrence h_t is replaced by tanh([c; h_t] W_c), where c is what h_t attends to in all of h
-    [Luong et al. 2015, eq. 5, 7]. A stack with recurrence needs no positions.
+    With attention in addition to recurrence, h_t is replaced by tanh([c; h_t] W_c), where c is what h_t attends to in
+    all of h  [Luong et al. 2015, eq. 5, 7]. A recurrent stack needs no positions.
     """
 
     def __init__(self, kind: dict, width: int, settings: dict, init: Initializer):
@@ -100,10 +100,10 @@ def make_encoder(kind: dict, shape: dict, init: Initializer) -> Module:
 
 
 def draw_sequences(rng: np.random.Generator, distance: int, settings: dict) -> tuple[np.ndarray, np.ndarray]:
-    """ids, (B, distance + copied), and answers, (B, copied), that belong to the last positions
+    """ids, (B, distance + copied), and the answers at the last positions, (B, copied)
 
-    Unmarked symbols are ids 1 to ``symbols`` (0 is padding to the loss); marked ones, which come first, are so many
-    above them; the highest id, which comes last, asks for the copy.
+    Unmarked symbols have ids 1 to ``symbols`` (the loss takes 0 for padding). Marked ones, which come first, have ids
+    that are larger by ``symbols``. The highest id, which comes last, asks for the copy.
     """
     n_symbols, size, copied = settings["symbols"], settings["batch"], settings["copied"]
     ids = rng.integers(1, n_symbols + 1, (size, distance + copied))
@@ -120,15 +120,15 @@ def mean_loss(logits: Tensor, answers: np.ndarray) -> Tensor:
 
 
 def width_for(kind: dict, settings: dict) -> int:
-    """The multiple of 4 at which the number of parameters is nearest to the one that all stacks shall have."""
+    """The multiple of 4 at which the number of parameters is nearest to the one set for all stacks."""
     shapes = {width: unshared_parameters(Copier(kind, width, settings, ShapesOnly())) for width in range(8, 129, 4)}
     counts = {width: sum(each.data.size for each in parameters.values()) for width, parameters in shapes.items()}
     return min(counts, key=lambda width: abs(counts[width] - settings["parameters"]))
 
 
 def share_from_source(model: Copier, ids: np.ndarray, answers: np.ndarray, distance: int) -> float:
-    """Of the gradient of the loss at the last position with regard to all embedded symbols, by their norms, the share
-    of the symbol that is copied there."""
+    """The share of the copied symbol in the gradient of the loss at the last position with respect to all embedded
+    symbols, by norms."""
     embedded = Tensor(model.embed(ids).data, requires_grad=True)
     mean_loss(model.logits(embedded)[:, -1:], answers[:, -1:]).backward()
     norms = np.linalg.norm(embedded.grad, axis=(0, 2))  # (n,)
@@ -136,7 +136,7 @@ def share_from_source(model: Copier, ids: np.ndarray, answers: np.ndarray, dista
 
 
 def trial(name: str, seed: int, settings: dict) -> dict:
-    """Accuracy and loss on new sequences after learning with each of the rates."""
+    """Accuracy and loss on new sequences after training with each learning rate."""
     kind, distance = name.split(", ")
     layers, distance = settings["kinds"][kind], int(distance)
     width = width_for(layers, settings)

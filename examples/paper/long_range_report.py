@@ -23,10 +23,10 @@ from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 
 SHORT_PATHS = "self-attention", "recurrent with attention", "dilated convolutional"
-"""One step, and log_k n steps of the dilated ones  [Table 1]."""
+"""Paths of one step, and of log_k n steps for dilated convolutions  [Table 1]."""
 OTHER = "self-attention"
 GUESSING = 0.05
-"""Whose accuracy differs by less than this from chance has learned nothing."""
+"""A model whose accuracy differs by less than this from chance has learned nothing."""
 
 
 def reach(results: Sequence[dict], kind: str) -> int:
@@ -42,8 +42,11 @@ def accuracies(results: Sequence[dict], kind: str) -> np.ndarray:
 
 
 def compared(results: Sequence[dict]) -> dict[tuple, int]:
-    """1, -1 or 0 for solved more often, less often or not told apart, with one correction for all: (kind,) beside
-    self-attention, each seed and distance; (kind, distance, next distance) where the greater one was solved more."""
+    """1, -1 or 0 for solved more often, less often or not significantly different, with one correction for all.
+
+    (kind,) is compared with self-attention, over all seeds and distances; (kind, distance, next distance) is there
+    where the greater distance was solved more often.
+    """
     settings, apart = results[0]["settings"], {}
     ours = solved(accuracies(results, OTHER))
     for kind in settings["kinds"]:
@@ -60,24 +63,23 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
     """Claims of sec. 4, what was measured, verdicts."""
     settings, rows = results[0]["settings"], []
     distances, chance = np.array(settings["distances"]), 1 / settings["symbols"]
-    answers = {-1: "agrees", 0: "open: not told apart", 1: "does not agree"}
+    answers = {-1: "agrees", 0: "open: not significantly different", 1: "does not agree"}
     found = {kind: accuracies(results, kind) for kind in settings["kinds"]}
     for (kind, *pair), sign in compared(results).items():
         if pair:
             near, far = (n_solved(found[kind][settings["distances"].index(each)]) for each in pair)
-            shown = f"solved seeds of {kind}: {near} at {pair[0]}, {far} at {pair[1]}"
+            shown = f"seeds of {kind} that solved the task: {near} at {pair[0]}, {far} at {pair[1]}"
             rows.append(["greater distances are learned less often", shown, answers[-sign]])
         elif kind not in SHORT_PATHS and reach(results, kind) == distances[-1]:
-            shown = ", ".join(f"{each} {n_solved(found[each].ravel())}" for each in (kind, OTHER))
-            rows.append(
-                ["long paths are learned less often", f"solved trainings of all distances: {shown}", answers[sign]]
-            )
+            counts = ", ".join(f"{each} {n_solved(found[each].ravel())}" for each in (kind, OTHER))
+            shown = f"trainings that solved the task, over all distances: {counts}"
+            rows.append(["long paths are learned less often", shown, answers[sign]])
     beyond = np.concatenate([found[kind][distances > reach(results, kind)] for kind in found])
     if beyond.size:
         is_chance = all(p_alike(each - chance, GUESSING) < LEVEL for each in beyond)
-        rows.append([f"without a path nothing is learned: within {GUESSING:.0%} of chance"])
+        rows.append([f"without a path nothing is learned: within {100 * GUESSING:.0f} percentage points of chance"])
         rows[-1] += [f"at most {beyond.mean(axis=1).max():.0%} of the symbols right, by chance {chance:.0%}"]
-        rows[-1] += ["agrees" if is_chance else "open: not shown to be chance"]
+        rows[-1] += ["agrees" if is_chance else "open: not shown to be equivalent to chance"]
     return rows
 
 
@@ -85,7 +87,7 @@ def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     distances, kinds = settings["distances"], list(settings["kinds"])
     short = {key: value for key, value in settings.items() if key != "kinds"}
-    told, words, rows = compared(results), {-1: "fewer", 0: "not told apart", 1: "more"}, []
+    told, words, rows = compared(results), {-1: "fewer", 0: "not significantly different", 1: "more"}, []
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
         shape = ", ".join(f"{key} {value}" for key, value in settings["kinds"][kind].items() if key != "kind")
@@ -94,16 +96,17 @@ def markdown(results: Sequence[dict]) -> str:
         beside = words[told[kind,]] if kind != OTHER else ""
         first = [f"{kind} ({shape})", str(one["width"]), f"{one['parameters']:,}"]
         rows.append([*first, *cells, n_solved(found.ravel()), beside])
-    head = ["layers", "width", "parameters", *map(str, distances), "all", "beside self-attention"]
+    head = ["layers", "width", "parameters", *map(str, distances), "all", "compared with self-attention"]
     shares = [[kind, *(gradient_share(results, kind, distance) for distance in distances)] for kind in kinds]
     return page(
         "# Copying over a distance",
         markdown_table(VERDICTS, verdicts(results)),
         provenance("long_range", [result | {"settings": short} for result in results], MCNEMAR),
-        f"Seeds that copy at least {SOLVED:.0%} of the symbols right, with the exact 95 % interval of their share, and"
-        " the median accuracy, against the distance; beside self-attention each seed at each distance is a pair:",
+        f"Seeds that copy at least {SOLVED:.0%} of the symbols correctly, with the exact 95 % confidence interval of"
+        " their share, and the median accuracy, for each distance. Each seed at each distance is a pair in the"
+        " comparison with self-attention.",
         markdown_table(head, rows),
-        "Share of the gradient that arrives at the copied symbol before any update; 0: there is no path:",
+        "Share of the gradient that arrives at the copied symbol before any update (0: there is no path):",
         markdown_table(["layers", *map(str, distances)], shares),
     )
 

@@ -1,5 +1,5 @@
-"""Scores on the way of a training, in points.jsonl beside its checkpoints, where a resumed training finds them; and the
-mean of its last checkpoints, which is the same however often it was stopped."""
+"""Scores during a training, in points.jsonl beside its checkpoints, where a resumed training finds them; and the
+average of its last checkpoints, which is the same however often it was interrupted."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from minitransformer.training import Corpus, Trainer, read_metrics
 from minitransformer.workers import limit_threads
 
 SPARE = 5
-"""Checkpoints to keep beside those of `mean_of_last`: a signal saves one wherever it stops the training."""
+"""Checkpoints to keep besides those of `mean_of_last`: a signal saves one wherever it stops the training."""
 
 
 def learn(
@@ -28,16 +28,16 @@ def learn(
     score: Callable[[Model], dict],
     prepare: Callable[[Trainer], None] = lambda trainer: None,
 ) -> list[dict]:
-    """Train up to each of ``updates``, ascending, and score the model there; one point of each.
+    """Train up to each of ``updates``, in ascending order, and score the model there; returns one point for each.
 
-    score: of the model, JSON   prepare: is called with each Trainer before it trains
+    score: maps the model to its scores, JSON   prepare: called with each Trainer before it trains
 
     Raises:
-        CheckpointError: the training was one with other settings or data, and so are its scores.
-        DataError: it is beyond an update of which it has no score.
+        CheckpointError: the training and its scores have other settings or data.
+        DataError: the training is beyond an update that has no score.
     """
     path = Path(config.training.directory) / "points.jsonl"
-    Trainer(config, corpus, progress=False).folder.leave()  # checks that too where all scores are there
+    Trainer(config, corpus, progress=False).folder.leave()  # checks the settings even where all scores exist
     for until in updates:
         points = read_points(path)
         if until in {point["update"] for point in points}:
@@ -57,7 +57,7 @@ def learn(
 
 
 def mean_of_last(config: Config, count: int) -> Checkpoint:
-    """The mean of the checkpoints of `updates_of_mean`; CheckpointError if one of them is not there."""
+    """The average of the checkpoints of `updates_of_mean`; CheckpointError if one of them is missing."""
     path_of = RunFolder(config.training.directory).path_of
     return average_checkpoints([path_of(update) for update in updates_of_mean(config, count)])
 
@@ -79,6 +79,6 @@ def updates_of_mean(config: Config, count: int) -> list[int]:
 
 
 def read_points(path: Path) -> list[dict]:
-    """The points so far; DataError if a line is none."""
+    """The points so far; DataError if a line is not a point."""
     with showing(path):
         return [point | {"update": int(point["update"])} for point in map(json.loads, complete_lines(path))]

@@ -5,9 +5,9 @@
 
 A Transformer learns to copy sequences up to a length and is tested on longer ones, which it has never seen: with
 learned positions, and with sinusoids PE(pos, 2i) = sin(pos / base^(2i / d_model)) of several bases. The paper's base is
-10000. Of each base, also the distances between the vectors of the positions themselves. As a control, training
+10000. For each base the distances between the position vectors themselves are shown too. As a control, training
 sequences begin at a random position instead of 0, the same on both sides: then every position of the test has been seen
-in training, though no such length.
+in training, but none of its greater lengths.
 """
 
 import math
@@ -40,8 +40,8 @@ SETTINGS = {
     "peak_rate": 0.004,
 }
 """longest: training sequences have 1 to so many symbols   tested: lengths of test sequences
-others: longest of further trainings, tested at as many times their longest, with updates in proportion, so that each
-length of the training is seen as often"""
+others: longest lengths of further trainings, tested at the same multiples of them, with updates in proportion, so that
+each training length is seen equally often"""
 QUICK = {"bases": [10, 10_000], "longest": 4, "tested": [4, 5, 6], "others": [8], "n_layers": 1, "d_model": 16}
 QUICK |= {"updates": 5}
 
@@ -66,7 +66,7 @@ def new_model(base: int | None, seed: int, settings: dict) -> Transformer:
 
 
 def begin_at(model: Transformer, first: int) -> None:
-    """From now on the first token of both sides stands at this position."""
+    """From now on the first token on both sides has this position."""
 
     def shifted(embedding: PositionedEmbedding) -> Callable[[int, int], Tensor]:
         return lambda start, stop: PositionedEmbedding.positions(embedding, first + start, first + stop)
@@ -78,9 +78,9 @@ def begin_at(model: Transformer, first: int) -> None:
 def scores(model: Transformer, batch: Batch) -> dict[str, float]:
     """Shares of tokens and of whole sequences that are right, EOS included, and nats per token, given the right prefix.
 
-    A sequence counts as a whole where greedy search would produce it: each token is right after the right ones.
-    ``copied`` are the sequences of which all symbols are, if the model may choose among symbols alone, and ``ended``
-    those where it would end after the last symbol and nowhere before.
+    A sequence is right as a whole if greedy search would produce it: each token is right after the right ones.
+    ``copied`` are the sequences whose symbols are all right if the model may choose only among symbols, and ``ended``
+    those that it would end after the last symbol and nowhere before.
     """
     with no_grad():
         logits = model(batch.src, batch.tgt_in).data
@@ -110,10 +110,10 @@ def of_training(name: str, settings: dict) -> tuple[int | None, bool, dict]:
 
 
 def trial(name: str, seed: int, settings: dict) -> dict:
-    """The `scores` at each tested length, of the model called ``name`` after learning."""
+    """The `scores` at each tested length, of the model called ``name`` after training."""
     base, is_shifted, settings = of_training(name, settings)
     model, rng = new_model(base, seed, settings), np.random.default_rng((seed, 1))
-    offsets = np.random.default_rng((seed, 2))  # of their own: with and without, the sequences are the same
+    offsets = np.random.default_rng((seed, 2))  # their own stream: the sequences are the same without them
 
     def compute_gradients() -> None:
         batch = draw_copy(rng, int(rng.integers(1, settings["longest"] + 1)), settings)

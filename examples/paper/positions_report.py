@@ -16,7 +16,7 @@ from examples.paper.seeds import (
     values_of,
     with_error,
 )
-from examples.paper.table3_report import SEPARATED as ALIKE  # nats per token, within which positions are alike
+from examples.paper.table3_report import SEPARATED as ALIKE  # nats per token, within which positions are equivalent
 from examples.paper.trials import provenance
 from examples.report import markdown_table, page
 from minitransformer.nn.positions import sinusoids
@@ -26,7 +26,7 @@ OURS, CONTROL = f"base {PAPER_BASE}", f"base {PAPER_BASE}, random offsets"
 FEW = 0.01
 """Of sequences: 1 in 100 right as a whole is not chance, which is 1 in 20 for each symbol."""
 N_POSITIONS, D_MODEL = 5000, 512
-"""Of the distances: the paper's d_model, and the length to which its authors' successors tabulate positions."""
+"""For the distances: the length to which the successors of the paper's authors tabulate positions, and its d_model."""
 
 
 def distances(base: float, n: int = N_POSITIONS, d_model: int = D_MODEL) -> np.ndarray:
@@ -36,13 +36,13 @@ def distances(base: float, n: int = N_POSITIONS, d_model: int = D_MODEL) -> np.n
 
 
 def lengths_seen(results: Sequence[dict]) -> np.ndarray:
-    """Which of the tested lengths are no longer than those of training."""
+    """Which of the tested lengths are no longer than those seen in training."""
     settings = results[0]["settings"]
     return np.array(settings["tested"]) <= settings["longest"]
 
 
 def loss_seen(results: Sequence[dict], name: str) -> np.ndarray:
-    """Nats per token, the mean over the lengths seen in training, one value a seed."""
+    """Nats per token, the mean over the lengths seen in training, one value per seed."""
     return values_of(results, "nll", name=name)[:, lengths_seen(results)].mean(axis=1)
 
 
@@ -80,14 +80,14 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
     of_learned = {1: "does not agree: worse", -1: "does not agree: better"}.get(told["learned"], NOT_ALIKE)
     return [
         [
-            f"learned positions are as good as sinusoids (Table 3, row E), up to {trained} symbols, ±{ALIKE} nats",
-            f"{with_error(apart[0], 3)} nats per token more than {OURS}",
+            f"learned positions and sinusoids are equivalent (Table 3, row E), up to {trained} symbols, ±{ALIKE} nats",
+            f"learned positions {with_error(apart[0], 3)} nats per token above {OURS}",
             "agrees" if alike["learned"] else of_learned,
         ],
         [
             f"10000 is a good base: no other is better by {ALIKE} nats",
             f"nats per token up to {trained} symbols: {OURS} {with_error(losses[OURS], 3)},"
-            f" the lowest of the others, {best}, {with_error(losses[best], 3)}",
+            f" the lowest of the other bases, {best}, {with_error(losses[best], 3)}",
             "agrees" if all(alike[name] or told[name] > 0 for name in others[1:]) else of_base,
         ],
         *longer_verdicts(results, best),
@@ -104,17 +104,17 @@ def longer_verdicts(results: Sequence[dict], best: str) -> list[list[str]]:
     reached = {name: beyond(results, name) for name in (OURS, "learned")}
     is_far = "agrees" if reached[OURS] >= trained else "agrees in part"
     found = ", ".join(f"{name} {n}" for name, n in reached.items())
-    verdict = {1: is_far, 0: "open: not told apart", -1: "does not agree"}[sign]
+    verdict = {1: is_far, 0: "open: not significantly different", -1: "does not agree"}[sign]
     shown = "whole sequences right: "
     rows = [
         [
-            "sinusoids may extrapolate to longer sequences than those of training (sec. 3.5)",
+            "sinusoids may extrapolate to sequences longer than those seen in training (sec. 3.5)",
             shown + shares_at(results, longer, ("learned", OURS, best)),
             f"{verdict}; symbols reached beyond training: {found}",
         ]
     ]
     if CONTROL in names_of(results):
-        claim = "control: in training every position is seen, and no longer sequence"
+        claim = "control: every position is seen in training, but no longer sequence"
         found = f"symbols reached beyond training: {beyond(results, CONTROL)}"
         rows.append([claim, shown + shares_at(results, longer, (CONTROL,)), found])
     return rows
@@ -126,24 +126,24 @@ def names_of(results: Sequence[dict]) -> list[str]:
 
 
 def limits(results: Sequence[dict]) -> str:
-    """What else may have kept the models from longer sequences."""
+    """What else may have kept the models from copying longer sequences."""
     settings = results[0]["settings"]
     trained, updates = settings["longest"], settings["updates"]
     return (
         f"A length is reached if {FEW:.0%} of its sequences are right as a whole. One update in {trained} has the"
-        f" longest length of training, and after {updates:,} updates this share of its sequences is right:"
+        f" longest training length, and after {updates:,} updates this share of its sequences is right:"
         f" {shares_at(results, [trained], ('learned', OURS))}. What is missing there is learning, not extrapolation."
-        f" And the end mark counts: in training it never follows more than {trained} symbols, and a model that stops"
-        " there fails longer sequences, whatever its positions. The losses of the other positions beside base 10000 are"
-        f" corrected together; longer sequences are one more test, at {trained + 1} symbols."
+        f" The end mark matters too: in training it never follows more than {trained} symbols, and a model that stops"
+        " there fails on longer sequences, whatever its positions. The comparisons of losses with base 10000 are"
+        f" corrected together; the comparison on longer sequences is one more test, at {trained + 1} symbols."
     )
 
 
 TABLES = {
-    "sequences": "whole sequences right, the end mark included",
-    "copied": "sequences of which all symbols are right, if the model chooses among symbols alone",
+    "sequences": "whole sequences right, including the end mark",
+    "copied": "sequences whose symbols are all right if the model chooses only among symbols",
     "ended": "sequences that end after the last symbol and nowhere before",
-    "tokens": "tokens right, the end mark included",
+    "tokens": "tokens right, including the end mark",
 }
 """Shares of which the page has a table."""
 
@@ -158,15 +158,15 @@ def share_table(results: Sequence[dict], key: str) -> list[str]:
     ]
     head = [f"{n / settings['longest']:g}" for n in settings["tested"]]
     about = (
-        f"{TABLES[key].capitalize()}, %, given the right tokens before, against length / longest length of training,"
-        f" which is {settings['longest']} unless it is named:"
+        f"{TABLES[key].capitalize()}, %, given the right preceding tokens, by length / longest training length, which"
+        f" is {settings['longest']} unless stated otherwise:"
     )
     return [about, markdown_table(["positions", *head], rows)] if rows else []
 
 
 def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
-    head = ["positions", "nats per token, lengths of training", "distance of neighbours", "cosine of neighbours"]
+    head = ["positions", "nats per token, training lengths", "distance of neighbours", "cosine of neighbours"]
     rows = [
         [f"base {base}", with_error(loss_seen(results, f"base {base}"), 4), *geometry(base)]
         for base in settings["bases"]
@@ -178,13 +178,13 @@ def markdown(results: Sequence[dict]) -> str:
         limits(results),
         provenance("positions", results, STUDENT),
         *(block for key in TABLES for block in share_table(results, key)),
-        f"The vectors themselves, for d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
-        markdown_table([*head, "smallest distance of any two", "at offset"], rows),
+        f"The position vectors themselves, for d_model = {D_MODEL} and positions 0 to {N_POSITIONS - 1}:",
+        markdown_table([*head, "smallest distance between any two", "at offset"], rows),
     )
 
 
 def geometry(base: int) -> list[str]:
-    """The four last columns of the table."""
+    """The last four columns of the table."""
     apart = distances(base)
     nearest = 1 + int(apart[1:].argmin())
     cosine = 1 - apart[1] ** 2 / D_MODEL  # by the law of cosines: all vectors have norm sqrt(D_MODEL / 2)

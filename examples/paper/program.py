@@ -1,4 +1,4 @@
-"""What the programs of the experiments share: results read with distrust, and reports."""
+"""What the programs of the experiments share: checked reading of results, and reports."""
 
 import json
 import math
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_RESULTS = 1 << 26
-"""Bytes of a file of results."""
+"""The largest size of a results file, bytes."""
 UNFIT = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration, RecursionError
-"""What is raised where results are not as a program has written them."""
+"""Errors that occur where results are not as a program has written them."""
 
 
 def read_results(path: Path) -> list[dict]:
     """The results of a sweep so far, in the order in which they were measured.
 
-    A last line that is cut off is what a crash has left of a result, and is not read.
+    A last line that is cut off was left by a crash, and is not read.
 
     Raises:
-        ConfigError: ``path`` does not end in .jsonl, as the reports beside it do not.
+        ConfigError: ``path`` does not end in .jsonl, an ending that no report beside it has.
         DataError: a line is not a JSON object with a name and a seed, or has NaN, or two lines have the same name and
             seed, or different settings.
     """
@@ -49,7 +49,7 @@ def read_results(path: Path) -> list[dict]:
 
 
 def complete_lines(path: Path) -> list[bytes]:
-    """The lines of a file, but not a last one that is cut off; none if there is no file."""
+    """The lines of a file, without a last one that is cut off; none if there is no file."""
     *lines, last = read_bounded(path, MAX_RESULTS).split(b"\n") if path.exists() else [b""]
     return lines if is_cut_off(last) else [*lines, last]
 
@@ -64,7 +64,7 @@ def is_cut_off(last: bytes) -> bool:
 
 
 def as_result(line: bytes) -> dict | None:
-    """What is in a line of results; None if it is not a result, or has NaN or infinity, with which nothing differs."""
+    """The result in a line; None if it is not a result, or has NaN or infinity, for which no difference is found."""
     try:
         result = json.loads(line, parse_constant=int, parse_float=_finite)  # int("NaN") is a ValueError
     except (ValueError, RecursionError):
@@ -83,10 +83,10 @@ def _finite(digits: str) -> float:
 
 @contextmanager
 def showing(path: Path) -> Iterator[None]:
-    """Within the block a report is made of the results in ``path``, which may lack what it shows.
+    """Within the block a report is made from the results in ``path``.
 
     Raises:
-        DataError: they do.
+        DataError: the results lack something that the report shows.
     """
     try:
         yield

@@ -1,12 +1,12 @@
-"""The models that came before against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
+"""Earlier, recurrent models against the Transformer: equal parameters, equal time, on reversal and on Multi30k.
 
     python -m examples.paper.recurrent --seeds 3  about 9 hours on one core; into results/recurrent.*
     python -m examples.paper.recurrent --quick    small sizes; writes nothing
 
-GRU encoder-decoders without attention, with dot-product and with additive attention are as wide as gives them as many
-parameters as the Transformer has. The numbers of updates are those that take equal time on one core: ``speed`` measures
-what an update takes. Each training begins with each of the learning rates, and goes on with the one that has the lowest
-validation loss after a third of the updates. The data of Multi30k is expected in data/multi30k.
+GRU encoder-decoders without attention, with dot-product attention and with additive attention have the width at which
+they have as many parameters as the Transformer. The numbers of updates take equal time on one core: ``speed`` measures
+the time of an update. Each training begins with every learning rate, and continues with the one that has the lowest
+validation loss after a third of the updates. Multi30k is expected in data/multi30k.
 """
 
 import sys
@@ -26,8 +26,8 @@ from minitransformer.planning import parameter_count
 from minitransformer.training import Corpus, Trainer, read_metrics
 
 VALIDATIONS = 12
-"""Of a training. The learning rate is chosen after a third of them; after a sixth, at the end of the warm-up, the best
-was not always the best in the end."""
+"""Per training. The learning rate is chosen after a third of them; the best one after a sixth, at the end of the
+warm-up, was not always the best in the end."""
 SETTINGS = {
     "models": {
         "Transformer": {},
@@ -53,7 +53,7 @@ SETTINGS = {
     "scored": ["val"],
 }
 """shapes: of the Transformer; that of Multi30k is the base model of table3.py   updates: of each model, in equal time
-tokens: padded target tokens of an update   micro_batch: of a pass through the model
+tokens: padded target tokens of an update   micro_batch: of one pass through the model
 lengths: of the sequences in the test; those in training have any between the first and the last
 words: upper ends of the groups of scored sentences by source length   scored: the parts of Multi30k"""
 QUICK = {"updates": {"reverse": [6] * 4}, "lr_scales": [1.0], "tokens": {"reverse": 256}, "lengths": [5, 8]}
@@ -65,7 +65,7 @@ def names(settings: dict) -> list[str]:
 
 
 def trial(name: str, seed: int, settings: dict) -> dict:
-    """``speed``: seconds of an update of each model; else what one model has learned of one task."""
+    """For ``speed``, the seconds per update of each model; otherwise what one model has learned on one task."""
     if name == "speed":
         return {"update_seconds": speed(seed, settings)}
     task, model = name.split(", ", 1)
@@ -114,8 +114,8 @@ def train(config: Config, corpus: Corpus) -> Trainer:
 
 
 def learned(task: str, model: str, seed: int, settings: dict) -> dict:
-    """Train with the best of the learning rates; the curve of the validation loss, and the scores by length. With
-    ``--quick`` no training is kept."""
+    """Train with the best learning rate; the curve of the validation loss and the scores by length. With ``--quick`` no
+    training is kept."""
     with nullcontext("runs/paper/recurrent") if settings == SETTINGS else tempfile.TemporaryDirectory() as folder:
         return train_and_score(task, model, seed, settings, Path(folder))
 
@@ -158,7 +158,7 @@ def read_curve(folder: Path, until: int | None = None) -> list[tuple[int, float]
 
 
 def speed(seed: int, settings: dict) -> dict[str, dict[str, float]]:
-    """Processor seconds of an update for each task and model."""
+    """Processor seconds per update for each task and model."""
     warmed_up, timed = 5, 25
     found: dict[str, dict[str, float]] = {}
     for task in settings["updates"]:

@@ -23,7 +23,7 @@ def models_of(results: Sequence[dict], task: str) -> list[str]:
 
 
 def update_seconds(results: Sequence[dict], task: str, model: str) -> np.ndarray:
-    """Processor seconds of an update, one value a seed."""
+    """Processor seconds per update, one value per seed."""
     return np.array([each["update_seconds"][task][model] for each in results if each["name"] == "speed"])
 
 
@@ -36,7 +36,7 @@ def group_names(results: Sequence[dict], task: str) -> list[str]:
 
 
 def scored_text(results: Sequence[dict]) -> list[str]:
-    """The parts of Multi30k that were translated; of results from before they were a setting, the test sets."""
+    """The parts of Multi30k that were translated; the test sets in results that predate this setting."""
     return results[0]["settings"].get("scored", ["test_2016_flickr", "test_2017_flickr"])
 
 
@@ -47,8 +47,8 @@ def bleu_of(results: Sequence[dict], task: str, model: str = "Transformer") -> n
 
 def verdicts(results: Sequence[dict], task: str) -> str:
     """A table of how BLEU of the recurrent models compares with that of the Transformer, and of what that says."""
-    words = {1: "higher", -1: "lower", 0: "not told apart"}
-    says = {-1: "agrees", 0: "open: not told apart", 1: "open: ahead of the Transformer at this budget"}
+    words = {1: "higher", -1: "lower", 0: "not significantly different"}
+    says = {-1: "agrees", 0: "open: not significantly different", 1: "open: ahead of the Transformer at this budget"}
     models, transformer = models_of(results, task)[1:], bleu_of(results, task)
     apart = [bleu_of(results, task, model) - transformer for model in models]  # (seeds, groups) each
     figures = [figure for each in apart for figure in (each.mean(axis=1), each[:, -1], each[:, 0] - each[:, -1])]
@@ -56,21 +56,21 @@ def verdicts(results: Sequence[dict], task: str) -> str:
     rows = []
     for model, (mean, longest, fall) in zip(models, told, strict=True):
         ours, theirs = (with_error(bleu[:, -1], 1) for bleu in (bleu_of(results, task, model), transformer))
-        rows.append([model, words[mean], f"{words[longest]}: {ours} beside {theirs}", words[fall], says[longest]])
-    head = [f"{task}: BLEU beside the Transformer's", "mean of the groups", "longest sentences"]
+        rows.append([model, words[mean], f"{words[longest]}: {ours} against {theirs}", words[fall], says[longest]])
+    head = [f"{task}: BLEU compared with the Transformer's", "mean of the length groups", "longest sentences"]
     head += ["fall from shortest to longest", "sec. 1 and 4: recurrence is worse on the longest sentences"]
     return markdown_table(head, rows)
 
 
 def limits(results: Sequence[dict], task: str) -> str:
-    """What keeps the verdicts from being of the models alone."""
+    """What the verdicts depend on besides the models."""
     settings, model = results[0]["settings"], models_of(results, task)[0]
     norm = settings["shapes"][task].get("norm", "post")
     n_lengths = max(settings["tokens"][task] // settings["micro_batch"], 1)
     return (
-        f"One budget and one recipe: where the order changes is not measured. The Transformer is {norm}-norm, and its"
-        f" loss still falls by {last_fall(results, task, model).mean():.3f} nats in the last sixth. Batches of one"
-        f" update: {n_lengths}, each of sentences about equally long."
+        f"This is one budget and one recipe; where the order changes was not measured. The Transformer is {norm}-norm,"
+        f" and its loss still falls by {last_fall(results, task, model).mean():.3f} nats in the last sixth of the"
+        f" training. Batches per update: {n_lengths}, each with sentences of about equal length."
         f" {' '.join(filter(None, (extreme_rates(results, task), times(results, task))))}"
     )
 
@@ -83,7 +83,7 @@ def extreme_rates(results: Sequence[dict], task: str) -> str:
 
 
 def times(results: Sequence[dict], task: str) -> str:
-    """How equal the times of the trainings are."""
+    """How far the training times differ."""
     seconds = [
         update_seconds(results, task, model).mean() * updates_of(task, model, results[0]["settings"])
         for model in models_of(results, task)
@@ -99,8 +99,8 @@ def markdown(results: Sequence[dict]) -> str:
             blocks += [verdicts(results, task), limits(results, task)]
     blocks += [
         provenance("recurrent", [result | {"settings": shown} for result in results], STUDENT),
-        "Time is processor time on one core: what an update takes, measured by itself, times the updates. Target"
-        f" positions include padding. BLEU of Multi30k is that of {' and '.join(scored_text(results))}.",
+        "Time is processor time on one core: the time per update, measured separately, times the number of updates."
+        f" Target positions include padding. BLEU of Multi30k is measured on {' and '.join(scored_text(results))}.",
     ]
     for task in tasks_of(results):
         rows = [
@@ -118,16 +118,16 @@ def markdown(results: Sequence[dict]) -> str:
 
 
 def shapes_of(results: Sequence[dict], task: str) -> str:
-    """What the models look like, besides the width."""
+    """The shapes of the models, apart from the width."""
     settings = results[0]["settings"]
     shape, *recurrent = settings["shapes"][task], *settings["models"].values()
     described = ", ".join(f"{key} {value}" for key, value in shape.items())
     layers = " or ".join(sorted({str(model["n_layers"]) for model in recurrent if model}))
-    return f"The Transformer: {described}. The recurrent models: n_layers {layers}, the same dropout."
+    return f"The Transformer: {described}. The recurrent models: n_layers {layers}, the same dropout rate."
 
 
 def last_fall(results: Sequence[dict], task: str, model: str) -> np.ndarray:
-    """How far the validation loss falls in the last sixth of the training, one value a seed."""
+    """How far the validation loss falls in the last sixth of the training, one value per seed."""
     curves = values_of(results, "curve", task=task, model=model)  # (seeds, validations, 2)
     updates = updates_of(task, model, results[0]["settings"])
     return np.array([np.interp(updates * 5 / 6, *curve.T) - curve[-1, 1] for curve in curves])
@@ -159,5 +159,5 @@ def training_table(results: Sequence[dict], task: str) -> str:
         )
     last = "exact match, %" if task == "reverse" else "BLEU"
     head = ["model", "width", "parameters", "target positions/s", "updates", "minutes"]
-    head += ["lr_scale of each seed", "loss, nats/token", "its fall in the last sixth", last]
+    head += ["lr_scale of each seed", "loss, nats/token", "fall in the last sixth", last]
     return markdown_table(head, rows)

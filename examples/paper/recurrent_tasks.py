@@ -18,17 +18,17 @@ MULTI30K = Path("data/multi30k")
 
 
 def updates_of(task: str, model: str, settings: dict) -> int:
-    """Of a training that takes as long as those of the other models."""
+    """The number of updates of a training that takes as long as the other models' trainings."""
     return settings["updates"][task][list(settings["models"]).index(model)]
 
 
 def of_size(wanted: int, largest: int, model_of: Callable[[int], ModelConfig]) -> ModelConfig:
-    """Of the models of even widths up to the largest, that with the number of parameters nearest to the wanted."""
+    """The model whose number of parameters is nearest to ``wanted``, of those with even widths up to ``largest``."""
     return min(map(model_of, range(4, largest, 2)), key=lambda config: abs(parameter_count(config) - wanted))
 
 
 def reversed_pairs(lengths: np.ndarray, rng: np.random.Generator, symbols: int) -> tuple[list, list]:
-    """Sequences of random symbols of these lengths, and the same from their ends to their beginnings."""
+    """Sequences of random symbols of these lengths, and the same sequences reversed."""
     sequences = [rng.integers(UNK + 1, UNK + 1 + symbols, length).tolist() for length in lengths]
     return sequences, [sequence[::-1] for sequence in sequences]
 
@@ -56,7 +56,7 @@ def scores_of(task: str, model: Model, settings: dict) -> dict:
 
 
 def reverse_scores(model: Model, settings: dict) -> dict:
-    """BLEU of the symbols, and the share of sequences that are reversed without a fault, for each length."""
+    """BLEU of the symbols, and the share of sequences that are reversed without error, for each length."""
     rng, bleu, exact = np.random.default_rng(0), [], []  # the same test for all
     for length in settings["lengths"]:
         sources, targets = reversed_pairs(np.full(settings["of_each_length"], length), rng, settings["symbols"])
@@ -68,9 +68,9 @@ def reverse_scores(model: Model, settings: dict) -> dict:
 
 
 def translation_scores(model: Model, settings: dict) -> dict:
-    """BLEU of the text that is scored, for each group of source lengths and of all.
+    """BLEU of the scored text, for each group of source lengths and for all together.
 
-    It is that of validation: recipes are changed after the page was read, so that a test set would choose them.
+    The validation set is scored: recipes are changed after reading the page, so that a test set would choose them.
     """
     sources, references = (
         [line for part in settings["scored"] for line in read_lines(MULTI30K / f"{part}.{side}")]

@@ -1,4 +1,4 @@
-"""Many trainings, each a process of its own, as many at a time as there are cores; results are kept as they come.
+"""Run many trainings, each in a process of its own, as many at a time as there are cores; save each result at once.
 
 A result is one line of a JSON Lines file, written when its training is done. The same sweep started again skips what
 the file already has and resumes what was interrupted from its checkpoints, so a kill costs at most the updates since
@@ -43,7 +43,7 @@ class Job:
 
 
 def check_settings(path: Path, settings: dict) -> None:
-    """One file holds the results of one set of settings: others are not comparable.
+    """One file holds the results of one set of settings, since others are not comparable.
 
     Raises:
         DataError: a result in the file was measured with another setting, which is named.
@@ -53,7 +53,7 @@ def check_settings(path: Path, settings: dict) -> None:
 
 
 def check_same(where: str | Path, settings: dict, theirs: object) -> None:
-    """DataError: what was measured with the settings ``theirs``, and stands there, had another one, which is named."""
+    """DataError, which names the setting, if the results at ``where`` were measured with settings that differ."""
     theirs = theirs if isinstance(theirs, dict) else {}
     for key in sorted(settings.keys() | theirs.keys()):
         if settings.get(key) != theirs.get(key):
@@ -64,7 +64,7 @@ def check_same(where: str | Path, settings: dict, theirs: object) -> None:
 
 
 def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
-    """Run the jobs that ``path`` has no result of, in their order, and append each result to it.
+    """Run the jobs whose results ``path`` lacks, in their order, and append each result to it.
 
     Raises:
         ConfigError: another sweep is at work on ``path``.
@@ -98,7 +98,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
 
 @contextmanager
 def opened_alone(path: Path) -> Iterator[BinaryIO]:
-    """The file of results, at its end, for this sweep alone; what a crash has left of a last line is removed."""
+    """The results file, opened at its end for this sweep alone; a last line cut off by a crash is removed."""
     with path.open("ab", buffering=0) as file:
         try:
             if fcntl:
@@ -115,7 +115,7 @@ def opened_alone(path: Path) -> Iterator[BinaryIO]:
 
 
 def append(file: BinaryIO, result: dict) -> None:
-    """Write a result at the end of what `opened_alone` has opened; DataError, and the file is as it was, if the disk is
+    """Append a result to the file that `opened_alone` has opened; DataError, and the file is as it was, if the disk is
     full."""
     before, line = os.fstat(file.fileno()).st_size, json.dumps(result).encode() + b"\n"
     try:
@@ -140,16 +140,16 @@ def _result(job: Job, process: subprocess.Popen) -> dict:
 
 
 def run_to_end(trainer: Trainer) -> None:
-    """Train to the last update. A signal ends the program: the training has saved a checkpoint, from which it goes on
-    another time.
+    """Train to the last update. A signal ends the program; the training has then saved a checkpoint, from which it can
+    resume.
 
     Raises:
-        DataError: the training has been beyond that update.
+        DataError: the training is already beyond that update.
     """
     training = trainer.config.training
     if trainer.update > training.updates:
         raise DataError(
-            f"{training.directory}: must not be beyond update {training.updates}, of which there is no score yet, got "
+            f"{training.directory}: must not be beyond update {training.updates}, which has no score yet, got "
             f"{trainer.update}; score it where it was scored before, or begin in another folder"
         )
     outcome = trainer.run()  # also where only the last validation is missing

@@ -2,11 +2,12 @@
 
     python -m examples.paper.table1            all of it (two minutes on one core), into results/table1.*
     python -m examples.paper.table1 --quick    small sizes; writes nothing
-    python -m examples.paper.table1 --report   the report anew, of results/table1.json
+    python -m examples.paper.table1 --report   rewrite the report from results/table1.json
 
-As in the paper, a layer maps n vectors of width d to n others, and is the part that joins positions: scaled dot-product
-attention of all positions (one head, no projections), a GRU, a convolution with kernel k, or attention restricted to r
-neighbours, half of them on each side. Time and memory are those of forward and backward together.
+As in the paper, a layer maps n vectors of width d to n others. Here it is only the part that connects positions: scaled
+dot-product attention over all positions (one head, no projections), a GRU, a convolution with kernel size k, or
+attention restricted to r neighbours, half of them on each side. Time and memory are those of forward and backward
+together.
 """
 
 import json
@@ -41,7 +42,7 @@ LENGTHS, WIDTH = (64, 128, 256, 512, 1024, 2048, 4096), 256
 WIDTHS, LENGTH = (64, 128, 256, 512, 1024, 2048), 256
 NEIGHBOURHOODS, OF_LENGTH, OF_WIDTH = (32, 64, 128, 256, 512, 1024), 4096, 64
 PATH_LENGTHS = (14, 41, 122)
-"""n - 1 is what 3, 4 and 5 convolutions of kernel 3 reach whose dilation grows by 3: 1 + 3 + 9 + ..."""
+"""n - 1 is the reach of 3, 4 and 5 convolutions of kernel size 3 whose dilation triples: 1 + 3 + 9 + ..."""
 
 Layer = Callable[[Tensor], Tensor]
 
@@ -76,7 +77,7 @@ def measure(kind: str, n: int, d: int, r: int, rounds: int) -> dict[str, float]:
 
 
 def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
-    """What is measured of each kind that depends on n, d or r while that grows."""
+    """Measurements of each kind of layer that depends on ``name``, which is n, d or r, as it grows."""
     fixed = {"n": {"d": WIDTH, "r": NEIGHBOURS}, "d": {"n": LENGTH, "r": NEIGHBOURS}}
     fixed["r"] = {"n": OF_LENGTH, "d": OF_WIDTH}
     found = {}
@@ -88,8 +89,8 @@ def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
 
 
 def crossing(sizes: Sequence[int], slow_later: Sequence[float], other: Sequence[float]) -> float | None:
-    """The size from which on the first takes longer, by straight lines in a log-log plot; None if it always does, or
-    not at the largest."""
+    """The size from which the first takes longer, by straight lines in a log-log plot; None if it always does, or does
+    not at the largest size."""
     found = crossing_of(np.array(sizes), np.log(slow_later) - np.log(other))
     return None if found == sizes[0] else found
 
@@ -131,8 +132,8 @@ def paths() -> dict:
 @report_errors
 def main() -> int:
     parser = Parser(prog="python -m examples.paper.table1", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="the three smallest sizes, and nothing is written")
-    parser.add_argument("--report", action="store_true", help="write the report anew, of results/table1.json")
+    parser.add_argument("--quick", action="store_true", help="the three smallest sizes; writes nothing")
+    parser.add_argument("--report", action="store_true", help="rewrite the report from results/table1.json")
     arguments = parser.parse_args()
     quick = arguments.quick
     if arguments.report:

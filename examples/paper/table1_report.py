@@ -1,4 +1,4 @@
-"""Table 1 as measured, beside the paper's: the page and the picture."""
+"""Table 1 as measured, next to the paper's: the page and the picture."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -21,14 +21,14 @@ PAPER = {
 """(complexity per layer, its exponents, sequential operations, maximum path length)  [Table 1]"""
 
 FAR = 0.2
-"""Exponents that differ by more than this are named as different."""
+"""Exponents that differ by more than this are reported as different."""
 
 COLOURS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional": "#009e73", "restricted": "#cc79a7"}
 
 
 SIDES = {"in": 1e6, "out of": 8e6}
-"""Bytes of the GRU's recurrent matrix up to which it lies in a core's own cache (1 MB where it was measured), and from
-which it comes from memory: what is between mixes the two."""
+"""Bytes of the GRU's recurrent matrix up to which it fits in a core's own cache (1 MB where it was measured), and from
+which it is read from memory; sizes in between mix the two."""
 
 
 def doublings(part: Mapping, kind: str, key: str = "seconds") -> np.ndarray:
@@ -78,9 +78,10 @@ def verdicts(result: Mapping) -> list[list[str]]:
     times = found or f"all within {FAR} of the paper's"
     where = f"up to n = {crossing:.0f} at d = {d}" if crossing else "no crossing of the two among these sizes"
     answers = {True: "agrees", False: "does not agree"}
+    growth = f"other growth: {', '.join(others) or 'none'}"
     return [
         ["time grows with n, d and r as in Table 1", f"exponents of the last doubling: {times}", answers[not far]],
-        ["so do sequential operations and paths", f"other growth: {', '.join(others) or 'none'}", answers[not others]],
+        ["sequential operations and path lengths grow as in Table 1", growth, answers[not others]],
         ["self-attention is faster than recurrence for n < d", where, answers[is_faster]],
     ]
 
@@ -108,9 +109,9 @@ def caches(result: Mapping) -> str:
     )
     return (
         "The GRU reads its recurrent matrix of 12 d² bytes at each of the n steps, forward and backward:"
-        f" {sizes}. Of that it reads {rates} GB/s, so the exponent of d is fitted on either side of the cache: {fits}."
-        " Within it much of a step is not matrix products, and theirs is the only time that grows with d²; beyond it"
-        " the matrix is read more slowly. Both have been measured (benchmarks/notes.md)."
+        f" {sizes}. The rates are {rates} GB/s, so the exponent of d is fitted on either side of the cache: {fits}."
+        " In the cache much of a step is spent outside the matrix products, and only their time grows with d²; out of"
+        " the cache the matrix is read more slowly. Both have been measured (benchmarks/notes.md)."
     )
 
 
@@ -119,9 +120,9 @@ def paths_table(result: Mapping) -> list[str]:
     lengths = result["paths"]["lengths"]
     heads = [f"n = {length}" for length in lengths]
     about = (
-        "Sequential operations: the longest chain of matrix products of a forward pass, each of which needs the one"
-        " before. Path length: layers until the last output depends on the first input, by the gradient"
-        f" (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states."
+        "Sequential operations: the longest chain of matrix products in a forward pass, each of which needs the one"
+        " before it. Path length: layers needed until the last output depends on the first input, judged by the"
+        f" gradient (r = {result['paths']['r']}); one layer of the GRU is enough, but within it the path has n states."
     )
     rows = []
     for name, needed in result["paths"]["layers"].items():

@@ -1,11 +1,11 @@
-"""Table 2's last column: what every training here cost in FLOPs, by formula and as the paper counts.
+"""Table 2's last column: what every training here cost in FLOPs, by formula and as the paper counts them.
 
-    python -m examples.paper.table2                        of all results so far; into results/table2.*
-    python -m examples.paper.table2 --add runs/multi30k    keep what a training of the command line cost
+    python -m examples.paper.table2                        from all results so far; into results/table2.*
+    python -m examples.paper.table2 --add runs/multi30k    record the cost of a training run from the command line
 
-The paper multiplies the time, the number of GPUs and the FLOP/s that each sustains [sec. 6.1, footnote 5]; here that is
-the rate of a large product on the processor. The formula counts the multiplications and additions of all matrix
-products, forward and backward.
+The paper multiplies the time, the number of GPUs and the FLOP/s that each sustains [sec. 6.1, footnote 5]; here the
+sustained rate is that of a large matrix product on the processor. The formula counts the multiplications and additions
+of all matrix products, forward and backward.
 """
 
 import json
@@ -46,13 +46,13 @@ PAPER = {
     "Transformer (base)": (ModelConfig.base(), 100_000, 0.4),
     "Transformer (big)": (ModelConfig.big(), 300_000, 1.0),
 }
-"""Model, updates, and seconds an update on eight P100 GPUs  [sec. 5.2]."""
+"""Model, updates, and seconds per update on eight P100 GPUs  [sec. 5.2]."""
 TOKENS, LENGTH = 25_000, 25
-"""Tokens on each side of an update  [sec. 5.1]; and about how many a sentence has, which changes the formula little."""
+"""Tokens on each side of an update  [sec. 5.1], and about how many a sentence has, which hardly changes the formula."""
 
 
 class Training(NamedTuple):
-    """hours: that it took, NaN where it is the paper's   formula, paper: FLOPs by formula and as the paper counts"""
+    """hours: that it took, NaN for the paper's   formula, paper: FLOPs by formula and as the paper counts them"""
 
     experiment: str
     name: str
@@ -62,7 +62,7 @@ class Training(NamedTuple):
 
 
 def add(folders: Sequence[Path]) -> None:
-    """Append what these trainings cost, or nothing if one of them is refused by `cost_of`."""
+    """Append the costs of these trainings, or nothing if `cost_of` refuses one of them."""
     names = [result["name"] for result in read_results(OWN)]
     found = [cost_of(folder, [*names, *(each.name for each in folders[:i])]) for i, folder in enumerate(folders)]
     with opened_alone(OWN) as file:
@@ -71,7 +71,7 @@ def add(folders: Sequence[Path]) -> None:
 
 
 def cost_of(folder: Path, known: Collection[str]) -> dict:
-    """What the training in ``folder`` cost, a result.   known: names that have one
+    """The cost of the training in ``folder``, a result.   known: names that have a result
 
     Raises:
         ConfigError: it has no cost.json, or the results have this run already.
@@ -108,9 +108,9 @@ def trainings() -> list[Training]:
 
 
 def fastest(experiment: str, results: Sequence[dict]) -> Iterator[Training]:
-    """Of each training the seed that took least time, at the highest rate that any of them measured on its processor.
+    """The fastest seed of each training, at the highest rate that any training measured on its processor.
 
-    Trainings side by side slow each other down, and the measurement of the rate as well.
+    Trainings that run side by side slow each other down, and the measurement of the rate as well.
     """
     rates: dict[str, float] = {}
     for each in results:
@@ -129,18 +129,19 @@ def markdown(found: Sequence[Training]) -> str:
         + [f"{each.formula:.2e}", f"{each.paper:.2e}"]
         for each in found
     ]
-    head = ["experiment", "training", "hours", "FLOPs by formula", "FLOPs as the paper counts"]
+    head = ["experiment", "training", "hours", "FLOPs by formula", "FLOPs as the paper counts them"]
     return page(
         "# Training cost",
         f"By the formula the paper's base model takes {base.formula:.1e} FLOPs, {base.formula / base.paper:.0%} of the"
-        f" {base.paper:.1e} in Table 2: that is how much of 9.5 TFLOP/s its P100s reached, if they trained all of the"
-        " time. Of the trainings here the two figures say no such thing: some had a busy machine and some a quiet one.",
-        "`python -m examples.paper.table2`, from the `cost.json` of each training. Of several seeds the one that took"
-        " least time counts, at the highest rate that any training of the experiment measured on its processor, since"
-        " trainings that share a machine slow each other down. Settings, machine and commits are those of the results:"
-        " table3.jsonl, recurrent.jsonl and table2.jsonl, where `sustained_from` says whose rate a recipe was given if"
-        " its own is not known. Hours are those of one core, but of a recipe those of the cores that table2.jsonl"
-        " names.",
+        f" {base.paper:.1e} in Table 2. This is the share of 9.5 TFLOP/s that its P100s reached, if they trained all of"
+        " the time. The two figures do not show this share for the trainings here, because some ran on a busy machine"
+        " and some on a quiet one.",
+        "`python -m examples.paper.table2`, from the `cost.json` of each training. With several seeds the fastest one"
+        " counts, at the highest rate that any training of the experiment measured on its processor, since trainings"
+        " that share a machine slow each other down. Settings, machine and commits are in the results: table3.jsonl,"
+        " recurrent.jsonl and table2.jsonl, where `sustained_from` names the training whose rate was used for a recipe"
+        " if its own rate is not known. Hours are those of one core, or for a recipe those of the cores that"
+        " table2.jsonl names.",
         markdown_table(head, body),
     )
 
@@ -148,9 +149,7 @@ def markdown(found: Sequence[Training]) -> str:
 @report_errors
 def main() -> int:
     parser = Parser(prog="python -m examples.paper.table2", description=__doc__)
-    parser.add_argument(
-        "--add", type=Path, nargs="+", default=[], metavar="RUN", help="folders of trainings that are done"
-    )
+    parser.add_argument("--add", type=Path, nargs="+", default=[], metavar="RUN", help="folders of finished trainings")
     if folders := parser.parse_args().add:
         add(folders)
     with showing(RESULTS):

@@ -5,10 +5,10 @@
     python -m examples.paper.table3 --run base-pre C3-pre           rows in pre-norm
     python -m examples.paper.table3                       the table and the picture of what has been trained so far
 
-The rule of scaling: d_model, d_ff, d_k and d_v are a quarter of the paper's, layers half as many; heads, dropout,
-label smoothing and positions are the paper's own; every row, big too, has the same updates, batches and learning-rate
-schedule. As in the paper's Table 3, perplexity and BLEU are those of the development set, with beam 4 and without
-averaging.
+Scaling: d_model, d_ff, d_k and d_v are a quarter of the paper's, and there are half as many layers; heads, dropout,
+label smoothing and positions are the paper's own. Every row, including big, has the same updates, batches and
+learning-rate schedule. As in the paper's Table 3, perplexity and BLEU are measured on the development set, with beam 4
+and without checkpoint averaging.
 """
 
 import argparse
@@ -64,8 +64,8 @@ PAPER = {
 """(perplexity per token, BLEU, millions of parameters) of each row  [Table 3, newstest2013]."""
 
 SCALE = {"d_model": 4, "d_ff": 4, "d_k": 4, "d_v": 4, "n_layers": 2}
-"""What the paper's figures are divided by. Layers are halved because in a pilot at an eighth of the widths six layers
-learned less in as many updates than two (benchmarks/notes.md)."""
+"""Divisors of the paper's figures. Layers are halved because in a pilot at an eighth of the widths six layers learned
+less than two in as many updates (benchmarks/notes.md)."""
 
 RESULTS = Path(__file__).parent / "results/table3.jsonl"
 
@@ -98,7 +98,7 @@ def parse_arguments() -> argparse.Namespace:
     add_number(parser, "--vocab-size", 4000, "subwords")
     add_number(parser, "--processes", core_count(), "trainings at a time")
     parser.add_argument("--data", type=Path, default="data/multi30k", help="Multi30k's folder (default data/multi30k)")
-    parser.add_argument("--directory", type=Path, default="runs/table3", help="of all runs (default runs/table3)")
+    parser.add_argument("--directory", type=Path, default="runs/table3", help="for all runs (default runs/table3)")
     parser.add_argument("--results", type=Path, default=RESULTS, help="default results/ beside this file")
     return parser.parse_args()
 
@@ -140,7 +140,7 @@ def tokenizer_path(arguments: argparse.Namespace) -> Path:
 
 
 def train_rows(rows: list[str], arguments: argparse.Namespace) -> None:
-    """Train what is missing, row by row, each with all its seeds."""
+    """Train what is missing, row by row, with all seeds of a row."""
     check_settings(arguments.results, settings_of(arguments))
     for row in rows:
         config_of(row, 1, arguments)  # refuses wrong settings before any training begins
@@ -231,7 +231,7 @@ def parameter_lines() -> list[str]:
 
 
 def report(results: Path) -> None:
-    """Write the table beside the results and, once there is base to compare with, the picture."""
+    """Write the table beside the results and, once base is there for comparison, the picture."""
     measured = read_results(results)
     if not measured:
         raise ConfigError(f"{results}: must hold results, got none; train some with --run")

@@ -1,4 +1,4 @@
-"""Table 3 as measured beside the paper's: each row beside base, the Markdown tables, the picture."""
+"""Table 3 as measured, next to the paper's: each row compared with base, the Markdown tables, the picture."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEPARATED = 0.02
-"""Rows whose log-perplexity the paper has further than this from base's, in nats per token, differ there; the others
-are base's equals, and so are rows here that are shown to lie within it."""
+"""The equivalence bound, nats per token. Rows whose log-perplexity in the paper is further than this from base's differ
+there. The others are equal to base, and so are rows here that are shown to lie within the bound."""
 NOT_REPLICATED = "big"
-"""Has three times base's updates in the paper, and here as many at a dropout of 0.3: it is no row of the paper's, so
-that no verdict counts it."""
+"""It has three times base's updates in the paper, and here the same number at a dropout rate of 0.3. It does not
+replicate the paper's row, so no verdict counts it."""
 PRE_NORM = "-pre"
-"""After the name of a row: in pre-norm, beside base in pre-norm; the paper has no such rows."""
+"""Ends the name of a row in pre-norm, which is compared with base in pre-norm; the paper has no such rows."""
 
 
 class Beside(NamedTuple):
-    """A row beside base, in nats per token.
+    """A row compared with base, in nats per token.
 
-    published: its log-perplexity above base's in the paper   ours: here, one value a seed
+    published: its log-perplexity above base's in the paper   ours: here, one value per seed
     t, p: of Student's test, NaN for one seed   p_holm: p corrected, NaN for a row that is not tested
-    p_alike: that it is not within `SEPARATED` of base, corrected, NaN for a row that the paper separates
+    p_alike: of the equivalence test within `SEPARATED` of base, corrected, NaN for a row that differs in the paper
     """
 
     published: float
@@ -55,12 +55,12 @@ class Beside(NamedTuple):
 
     @property
     def sign(self) -> int:
-        """1 or -1 if the row is told apart from base, above or below it; else 0."""
+        """1 or -1 if the row is significantly above or below base, else 0."""
         return int(np.sign(self.t)) if self.p_holm < LEVEL else 0
 
 
 def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
-    """Row -> the values of ``key``, one a seed."""
+    """Row -> the values of ``key``, one per seed."""
     rows: dict[str, list[float]] = {}
     for result in results:
         rows.setdefault(result["name"], []).append(result[key] + 0.0)  # a TypeError unless it is a number
@@ -68,8 +68,8 @@ def by_row(results: Sequence[dict], key: str) -> dict[str, np.ndarray]:
 
 
 def beside_base(results: Sequence[dict], paper: Mapping[str, tuple], norm: str = "") -> dict[str, Beside]:
-    """Each row that has a seed in common with base. Two questions, each with its correction: of the rows that the paper
-    separates from base, and of its equals.
+    """Each row that has a seed in common with base. Two questions are corrected separately: that of the rows that
+    differ from base in the paper, and that of its equals.
 
     norm: `PRE_NORM` for the rows in pre-norm
     """
@@ -88,9 +88,9 @@ def beside_base(results: Sequence[dict], paper: Mapping[str, tuple], norm: str =
 
 
 def beside_the_paper(sign: int, published: float) -> str:
-    """sign: of what is told apart, or 0   published: the paper's difference, 0 if there is none"""
+    """sign: of a significant difference, else 0   published: the paper's difference, 0 if there is none"""
     if sign == 0:
-        return "open: not told apart"
+        return "open: not significantly different"
     how = "equal" if published == 0 else "as" if sign * published > 0 else "not as"
     return f"{'higher' if sign > 0 else 'lower'}, {how} in the paper"
 
@@ -116,14 +116,15 @@ def summary(results: Sequence[dict], paper: Mapping[str, tuple]) -> list[list[st
     n, against = len(separate), len([row for row in told if row in other_side])
     return [
         [
-            f"rows that lie more than {SEPARATED} nats from base lie on the same side here ({NOT_REPLICATED} left out)",
+            f"rows more than {SEPARATED} nats from base in the paper lie on the same side here"
+            f" ({NOT_REPLICATED} left out)",
             f"all but: {listed(other_side)}",
             f"agrees in {n - len(other_side)} of {n}",
         ],
-        ["and differ from base", f"told apart from it: {listed(told)}", counted(len(told) - against, against, n)],
+        ["these rows differ from base", f"significantly: {listed(told)}", counted(len(told) - against, against, n)],
         [
-            f"the other rows are base's equals: within {SEPARATED} nats",
-            f"shown to be: {listed(alike)}; told apart from it: {listed(moved)}",
+            f"the other rows are equivalent to base: within {SEPARATED} nats",
+            f"shown to be equivalent: {listed(alike)}; significantly different: {listed(moved)}",
             counted(len(alike), len(moved), len(equal)),
         ],
         *(
@@ -144,7 +145,7 @@ def counted(agree: int, against: int, n: int) -> str:
 
 
 def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
-    """Verdicts, each row beside base, and mean and standard error of each row beside the paper's figures."""
+    """Verdicts, each row compared with base, and mean and standard error of each row next to the paper's figures."""
     nll, bleu, besides = by_row(results, "nll"), by_row(results, "bleu"), beside_base(results, paper)
     settings = ", ".join(f"{key} {in_words(value)}" for key, value in results[0]["settings"].items())
     processors, commits = (all_machines(results, fact) for fact in ("processor", "commit"))
@@ -164,17 +165,17 @@ def markdown(results: Sequence[dict], paper: Mapping[str, tuple]) -> str:
         "# Table 3 at class scale",
         markdown_table(VERDICTS, summary(results, paper)) if besides else "",
         f"`python -m examples.paper.table3 --run {' '.join(shown)}`, with as many `--seeds` as the tables say; ± is the"
-        f" standard error over seeds, and {tested_by(STUDENT)}. Settings: {settings}. {processors}; on a processor each"
-        f" training has one core. Commits {commits}.",
+        f" standard error over seeds, and {tested_by(STUDENT)}. Settings: {settings}. {processors}; a training on a"
+        f" processor uses one core. Commits {commits}.",
         *(beside_table(besides) if besides else []),
-        "Loss and BLEU are those of the development set (the paper's: newstest2013). Hours are those of one core, of"
-        " the seed that took least time: the machine did other work beside most.",
+        "Loss and BLEU are measured on the development set (in the paper, newstest2013). Hours are those of one core,"
+        " for the fastest seed, because the machine did other work during most trainings.",
         markdown_table(head, rows),
     )
 
 
 def beside_table(rows: Mapping[str, Beside]) -> list[str]:
-    """The table of differences, after what its corrected p-values are of."""
+    """The table of differences, after what its p-values are corrected for."""
     head = ["row", "paper", "here", "seeds", "t", "p", "p, corrected", "verdict"]
     body = [
         [row, f"{each.published:.3f}", with_error(each.ours, 3), str(len(each.ours))]
@@ -186,8 +187,9 @@ def beside_table(rows: Mapping[str, Beside]) -> list[str]:
     at_once = [row for row, p in zip(tested, holm(list(tested.values())), strict=True) if p < LEVEL]
     return [
         f"Log-perplexity minus base's with the same seed, nats per token. {NOT_REPLICATED} has three times base's"
-        " updates in the paper, and here as many as base. Holm's correction is of the two questions above, each by"
-        f" itself; of all {len(tested)} rows at once it would leave {len(at_once)}: {listed(at_once)}.",
+        " updates in the paper, but as many as base here. Holm's correction is applied to each of the two questions"
+        f" above separately; applied to all {len(tested)} rows at once, it would leave {len(at_once)} significant:"
+        f" {listed(at_once)}.",
         markdown_table(head, body),
     ]
 
@@ -200,9 +202,9 @@ def in_words(setting: object) -> str:
 def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure":
     """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with errors.
 
-    The paper trained each row once and gives no error: its bar is as long as the scatter of a single seed here. A row
-    of a single seed is an empty circle; big is grey; between the dotted lines are those that the paper does not
-    separate from base.
+    The paper trained each row once and gives no error, so its bar is as long as the scatter of a single seed here. A
+    row with a single seed is an empty circle; big is grey; between the dotted lines are the rows that equal base in
+    the paper.
     """
     figure = new_figure(7, 6)
     axes, rows = figure.subplots(), beside_base(results, paper)

@@ -1,8 +1,8 @@
-"""What the experiments on the paper's claims share: trials with several seeds, then a page of them.
+"""What the experiments on the paper's claims share: trials with several seeds, then a page of their results.
 
-A trial is a short training. Each is a process of its own and its result a line of results/NAME.jsonl, so an experiment
-that was killed resumes with the trials that are missing (see sweep.py). Started again when all are done, it writes the
-report anew.
+A trial is a short training. Each runs in a process of its own and its result is a line of results/NAME.jsonl, so an
+experiment that was killed resumes with the missing trials (see sweep.py). Started again when all are done, it rewrites
+the report.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Experiment:
 
     program: its name, after which its results are named   description: for ``--help``
     settings: of the trials, JSON   quick: those that ``--quick`` replaces
-    names: of the trials that these settings ask for   trial: (name, seed, settings) to what it measured, JSON
+    names: of the trials for these settings   trial: maps (name, seed, settings) to what it measured, JSON
     markdown: the page of the results
     """
 
@@ -85,7 +85,7 @@ this_machine = cache(machine_facts)  # asked for once: it starts processes
 
 
 def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
-    """The trials that have no result yet, then the report of the seeds that have every trial, as pairs need both."""
+    """Run the trials that have no result yet, then report on the seeds that have every trial, as pairs need both."""
     check_settings(arguments.results, experiment.settings)
     folder, names = Path("runs/paper") / experiment.program, experiment.names(experiment.settings)
     jobs = [
@@ -108,7 +108,7 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
 
 
 def learn(parameters: ParameterVector, compute_gradients: Callable[[], None], updates: int, peak_rate: float) -> None:
-    """Adam under eq. 3, with a tenth of the updates as warm-up and gradients clipped to norm 1.
+    """Train with Adam and eq. 3, with a tenth of the updates as warm-up and gradients clipped to norm 1.
 
     compute_gradients: of the next batch   peak_rate: the learning rate at the end of the warm-up, the highest
     """
@@ -127,6 +127,6 @@ def provenance(program: str, results: Sequence[dict], test: str) -> str:
     processors, numpys, commits = (all_machines(results, fact) for fact in ("processor", "NumPy", "commit"))
     return (
         f"`python -m examples.paper.{program}`, seeds {', '.join(map(str, seeds))}; ± is the standard error over seeds,"
-        f" and {tested_by(test)}. Settings: {settings}. {processors}, one core for each trial, NumPy"
+        f" and {tested_by(test)}. Settings: {settings}. {processors}, one core per trial, NumPy"
         f" {numpys}, commit {commits}."
     )

@@ -101,7 +101,7 @@ def test_five_seeds_leave_open_what_twenty_decide():
     assert answers["greater distances are learned less often"] == "does not agree"
 
 
-@pytest.mark.parametrize("times, verdict", [(0.9, "agrees"), (1.1, "open: not shown to be alike")])
+@pytest.mark.parametrize("times, verdict", [(0.9, "agrees"), (1.1, "open: not shown to be equivalent")])
 def test_attention_is_alike_up_to_the_bound_and_not_beyond(times, verdict):
     results, bound = committed("attention_scale"), 0.1 * np.log(16)
     for each in results:
@@ -127,8 +127,8 @@ def test_recurrent_models_are_compared_seed_by_seed_and_corrected_for_nine_compa
             changed.append(each | {"bleu": (of_seed + ahead).tolist()})
         return recurrent_report.verdicts(changed + speed, "Multi30k")
 
-    assert "not told apart" not in planted([0.0, 0.001, -0.001])
-    assert planted([0.0, 0.29, -0.29]).count("not told apart") == 12  # nine figures, and three verdicts
+    assert "not significantly different" not in planted([0.0, 0.001, -0.001])
+    assert planted([0.0, 0.29, -0.29]).count("not significantly different") == 12  # nine figures, and three verdicts
 
 
 def test_a_base_is_good_only_if_no_other_is_shown_better_and_alike_only_within_the_bound():
@@ -142,9 +142,9 @@ def test_a_base_is_good_only_if_no_other_is_shown_better_and_alike_only_within_t
         return [row[2] for row in positions_report.verdicts(changed)[:2]]
 
     assert verdicts({}) == ["agrees", "agrees"]
-    assert verdicts({"learned": 1.015, "base 100": 0.985}) == ["agrees", "agrees"]  # told apart, and within 0.02
+    assert verdicts({"learned": 1.015, "base 100": 0.985}) == ["agrees", "agrees"]  # significant, and within 0.02
     assert verdicts({"base 10": 1.03, "base 100": 0.985})[1] == "agrees"
-    assert verdicts({"base 100": 0.985}, scattered="base 10")[1] == "open: not shown to be alike"
+    assert verdicts({"base 100": 0.985}, scattered="base 10")[1] == "open: not shown to be equivalent"
     assert verdicts({"learned": 1.03, "base 100": 0.97}) == [
         "does not agree: worse",
         "does not agree: lower with base 100",

@@ -29,13 +29,17 @@ def test_a_curve_crosses_where_its_difference_is_0_and_not_where_it_dips_again(a
     [
         (np.log2(MINUTES / 20), (-0.02, 0.0, 0.02), "crosses at 20 minutes"),
         (np.log2(MINUTES / 20), (-0.5, 0.0, 0.5), "crosses at 20 minutes (14 to 28)"),
-        (np.log2(MINUTES / 20), (-1.5, -2.5, 0.5), "open: crosses at 45 minutes (14 to beyond 80), and not told apart"),
+        (
+            np.log2(MINUTES / 20),
+            (-1.5, -2.5, 0.5),
+            "open: crosses at 45 minutes (14 to beyond 80), and not significantly different",
+        ),
         (np.log2(MINUTES / 200), (-0.1, 0.0, 0.1), "does not cross up to 80 minutes"),
         (np.log2(MINUTES / 200), (-2.0, 0.0, 2.0), "open: does not cross up to 80 minutes (50 to beyond 80), and not"),
         (np.log2(MINUTES), (-0.1, 0.0, 0.1), "ahead from 2.5 minutes, the first point, on"),
         (np.log2(MINUTES / 4), (-0.8, 0.0, 0.8), "crosses at 4.0 minutes (before 2.5 to 7.0)"),
         (np.log2(MINUTES / 20), (0.0,), "open: crosses at 20 minutes (one seed)"),
-        (np.zeros(6), (0.0, 0.0, 0.0), "open: does not cross up to 80 minutes, and not told apart at 80"),
+        (np.zeros(6), (0.0, 0.0, 0.0), "open: does not cross up to 80 minutes, and not significantly different at 80"),
     ],
 )
 def test_the_verdict_names_the_minute_the_range_of_the_seeds_and_what_is_open(difference, noise, told):

@@ -173,7 +173,7 @@ def check_a_killed_run(step, path, options, arguments, whole):
         key: whole[key] for key in ("val", "nll", "config")
     }
     Trainer(replace(config, training=replace(config.training, updates=14)), progress=False).run()
-    with pytest.raises(DataError, match="must not be beyond update 12, of which there is no score yet, got 14"):
+    with pytest.raises(DataError, match="must not be beyond update 12, which has no score yet, got 14"):
         one_run.train_and_score(step, 1, again)
     folder, found = RunFolder(config.training.directory), mean_of_last(config, 10)
     mean = average_checkpoints([*map(folder.path_of, range(3, 13))])  # what a rung above it has left is not in it

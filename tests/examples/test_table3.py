@@ -71,7 +71,7 @@ def test_rows_are_compared_with_base_seed_by_seed(rng):
     opposite = report.beside_base(scattered(rng, -1, common=1.0, own=1e-4), PAPER)
     assert all(report.verdict(row, opposite[row]).endswith(", not as in the paper") for row in separate - {"big"})
     unclear = report.beside_base(scattered(rng, 1, common=0.0, own=9.0), PAPER)
-    assert sum(report.verdict(row, unclear[row]) == "open: not told apart" for row in unclear) > 15
+    assert sum(report.verdict(row, unclear[row]) == "open: not significantly different" for row in unclear) > 15
     single = report.beside_base(results_like(1, (0,)), PAPER)
     assert {report.verdict(row, single[row]) for row in single} == {"not tested: one seed", "not replicated by design"}
 
@@ -96,7 +96,7 @@ def test_big_counts_in_no_verdict(rng):
 
 def test_rows_are_equal_only_within_the_bound_and_open_where_seeds_scatter(rng):
     equal = [row for row, each in report.beside_base(results_like(1, (0, 0)), PAPER).items() if not each.is_separate]
-    for own, verdict in ((1e-4, "equal, as in the paper"), (0.5, "open: not told apart")):
+    for own, verdict in ((1e-4, "equal, as in the paper"), (0.5, "open: not significantly different")):
         rows = report.beside_base(scattered(rng, 0, common=1.0, own=own), PAPER)
         assert {report.verdict(row, rows[row]) for row in equal} == {verdict}
     rows = report.beside_base(scattered(rng, 3, common=1.0, own=1e-4), PAPER)

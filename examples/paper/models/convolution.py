@@ -1,4 +1,4 @@
-"""An encoder of convolutions over time, as of the models before the Transformer  [Table 1; Gehring et al. 2017]."""
+"""An encoder of convolutions over time, as in models before the Transformer  [Table 1; Gehring et al. 2017]."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ def convolution_forward(
 
 
 def convolution_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Each product back where it came from: grad_x += grad_y W_j^T,  grad_W_j = x^T grad_y, both shifted."""
+    """Each product goes back where it came from: grad_x += grad_y W_j^T,  grad_W_j = x^T grad_y, both shifted."""
     x, weight, dilation, mask = saved
     xp = get_array_module(x)
     grad_x, grad_weight = xp.zeros_like(x), xp.empty_like(weight)

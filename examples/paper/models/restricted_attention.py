@@ -1,4 +1,4 @@
-"""Restricted self-attention: each position attends to its neighbourhood alone  [sec. 4]."""
+"""Restricted self-attention: each position attends only to its neighbourhood  [sec. 4]."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -38,8 +38,8 @@ def restricted_attention_forward(
 ) -> tuple[Array, tuple]:
     """y_t = softmax(q_t k_s^T / sqrt(d_k)) v_s over the positions s = t - left, ..., t + right      [sec. 4]
 
-    In time and memory proportional to length times window: queries are taken in blocks, at least as long as the window,
-    and a block and its neighbourhood are an attention like any other, as if they were so many sentences. Query i of a
+    Time and memory are proportional to length times window: queries are split into blocks, at least as long as the
+    window, and each block attends to its neighbourhood like a sentence of its own. Query i of a
     block may attend to keys i, ..., i + left + right of its neighbourhood, which begins ``left`` positions before it.
 
     q, k: (..., T, d_k)   v: (..., T, d_v)   y: (..., T, d_v)   window: left and right, positions, 0 or more
