@@ -1,8 +1,8 @@
-"""Writes docs/paper.md: which code implements each claim of the paper, which test checks it, and what was measured.
+"""Write docs/paper.md: which code implements each claim of the paper, which test checks it, and what was measured.
 
     python -m docs.build_paper
 
-The page has no line numbers: it would be out of date after almost every change.
+The page has no line numbers, since they would be out of date after almost every change.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,11 +12,11 @@ from pathlib import Path
 from docs.claims import FINDINGS, ROOT, Claim, Switch, as_in_toml, read_claims, read_sections
 
 INTRODUCTION = (
-    "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6: the code that implements it and its most "
-    "important line, tests, and measurements. A test fails if the code no longer does what the claim says; for a claim "
-    "about what models learn it checks the code that measures this, and the finding says whether what was measured "
-    "agrees with the paper. Config: the keys that concern the claim, with their defaults. `python -m docs.build_paper` "
-    "writes this page."
+    "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6, with the code that implements it, the most "
+    "important line of that code, tests, and measurements. A test fails if the code no longer does what the claim "
+    "says. For a claim about what models learn, the test checks the code of the measurement, and the finding says "
+    "whether the measurement agrees with the paper. Config lists the keys that concern the claim, with their defaults. "
+    "`python -m docs.build_paper` writes this page."
 )
 COLUMNS = ("claim", "code", "tests", "results")
 
@@ -34,7 +34,7 @@ def paper_page(claims: Sequence[Claim]) -> str:
 def summary(claims: Sequence[Claim]) -> str:
     tested, measured = (sum(map(bool, each)) for each in zip(*((c.test, _there(c)) for c in claims), strict=True))
     counts = [sum(claim.finding == finding for claim in claims) for finding in FINDINGS]
-    verbs = "agree", "agree in part", "do not agree", "do not decide"
+    verbs = "agree", "agree in part", "do not agree", "leave it open"
     found = ", ".join(f"{n} {verb}" for n, verb in zip(counts, verbs, strict=True))
     n_open = sum(bool(_missing(claim)) for claim in claims)
     text = f"{len(claims)} claims: {tested} with tests, {measured} with measurements"
@@ -78,7 +78,7 @@ def _describe(switch: Switch) -> str:
 
 
 def _there(claim: Claim) -> list[str]:
-    """The files that have its results."""
+    """The files that contain its results."""
     return [each.file for each in claim.results() if not each.is_missing]
 
 
