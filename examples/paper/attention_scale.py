@@ -7,7 +7,7 @@ Three measurements:
 
 - random queries and keys, whose components have mean 0 and variance 1 as in the paper's footnote: the variance of the
   scores, the entropy of the weights, and how much of a gradient is passed back through the softmax;
-- one head that learns associative recall: which value stands beside the key that is asked for?
+- one head that learns associative recall: which value belongs to the key that is asked for?
 - the time and memory of forward and backward.
 
 The head's queries and keys also have components of variance 1 when learning begins. Each kind of score and each d_k has

@@ -74,7 +74,7 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
 
 
 def learned(results: Sequence[dict], key: str, kind: str, d_k: int, updates: int) -> np.ndarray:
-    """Loss or accuracy of associative recall at the best rate, one value a seed."""
+    """Loss or accuracy of associative recall at the best rate, one value per seed."""
     return at_best_rate(results, key, scores=kind, d_k=d_k, updates=updates)
 
 

@@ -39,7 +39,7 @@ SETTINGS = {
     "updates": 4000,
     "peak_rate": 0.004,
 }
-"""longest: training sequences have 1 to so many symbols   tested: lengths of test sequences
+"""longest: training sequences have 1 to this many symbols   tested: lengths of test sequences
 others: longest lengths of further trainings, tested at the same multiples of them, with updates in proportion, so that
 each training length is seen equally often"""
 QUICK = {"bases": [10, 10_000], "longest": 4, "tested": [4, 5, 6], "others": [8], "n_layers": 1, "d_model": 16}

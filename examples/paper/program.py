@@ -26,7 +26,7 @@ def read_results(path: Path) -> list[dict]:
     A last line that is cut off was left by a crash, and is not read.
 
     Raises:
-        ConfigError: ``path`` does not end in .jsonl, an ending that no report beside it has.
+        ConfigError: ``path`` does not end in .jsonl; the reports beside it have other endings.
         DataError: a line is not a JSON object with a name and a seed, or has NaN, or two lines have the same name and
             seed, or different settings.
     """

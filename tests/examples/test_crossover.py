@@ -147,7 +147,7 @@ def test_the_options_of_a_step_are_heeded_and_other_settings_are_refused_by_name
     assert run("speed --models GRU post-norm", monkeypatch) == run("speed --tasks Multi30k", monkeypatch) == 0
     set_speeds()
     assert run(f"rates {only} --rates 0.003", monkeypatch) == 0
-    assert "The lowest or highest learning rate tried was chosen" in capsys.readouterr().out
+    assert "the lowest or highest learning rate tried was chosen" in capsys.readouterr().out
     assert run(f"rates {only} --rates 0.003", monkeypatch, "--results", "whole.jsonl") == 2
     assert "whole_speed.json: must hold the speed of Multi30k, GRU, got none" in capsys.readouterr().err
     assert run(f"run {only} --width 32", monkeypatch) == 2
