@@ -9,15 +9,15 @@
     python -m examples.paper.crossover                             the page and the picture of all results so far
 
 Hours are those of one core, 23 in all, including scoring and reading the data. Every training has a core of its own, so
-that two run side by side on two. Each step is a result by itself if the steps are run in this order. All three models
+that two cores run two at a time. Each step is a result by itself if the steps are run in this order. All three models
 up to 80 minutes on both tasks take 26 hours: `run` resumes the trainings where they are. When killed, it loses the
 updates since the last checkpoint.
 
 A GRU with additive attention has about as many parameters as each Transformer, post-norm and pre-norm. Minutes are the
 updates times the seconds per update in results/crossover_speed.json. One training is scored at all its minutes: the
-learning rate falls as in eq. 3, after the same warm-up, whenever the training ends. Of three learning rates each model
-has the one with the lowest validation loss of seed 1 after 5 minutes. Multi30k is expected in data/multi30k, the trees
-in data/craft_trees.
+learning rate falls as in eq. 3, after the same warm-up, no matter when the training ends. Of three learning rates each
+model has the one with the lowest validation loss of seed 1 after 5 minutes. Multi30k is expected in data/multi30k, the
+trees in data/craft_trees.
 """
 
 import argparse
@@ -102,14 +102,14 @@ def build_parser() -> Parser:
     parser.add_argument("step", nargs="?", choices=("speed", "rates", "run"), help="default: only the page")
     parser.add_argument("--part", choices=("val", "test"), default="val", help="what `run` scores; the test set last")
     parser.add_argument("--minutes", type=float, choices=minutes, default=minutes[-1], help="length of a training")
-    parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, help=f"of {', '.join(tasks)}")
-    parser.add_argument("--models", nargs="+", choices=models, default=models, help=f"of {', '.join(models)}")
+    parser.add_argument("--tasks", nargs="+", choices=tasks, default=tasks, help=f"any of {', '.join(tasks)}")
+    parser.add_argument("--models", nargs="+", choices=models, default=models, help=f"any of {', '.join(models)}")
     shown = f"highest learning rates (default {' '.join(f'{rate:g}' for rate in RATES)})"
     parser.add_argument("--rates", nargs="+", type=float, default=RATES, metavar="X", help=shown)
     add_number(parser, "--seeds", 3, "seeds 1 to this many of `run`")
     add_number(parser, "--width", SETTINGS["width"], "of the Transformers; another needs --results of its own")
     add_number(parser, "--processes", core_count(), "trainings at a time, one core each")
-    parser.add_argument("--folder", type=Path, default="runs/paper/crossover", help="trainings' folder")
+    parser.add_argument("--folder", type=Path, default="runs/paper/crossover", help="of all trainings")
     parser.add_argument("--results", type=Path, default=RESULTS, help="default results/ beside this file")
     parser.add_argument("--job", help=argparse.SUPPRESS)
     return parser

@@ -1,6 +1,6 @@
 """Do a model's heads do what the paper says of Figures 3 to 5? A search over layers and heads, with a score for each.
 
-    python -m examples.paper.heads --checkpoint runs/multi30k/average.npz --src data/multi30k/test_2016_flickr.en \
+    python -m examples.paper.heads --checkpoint runs/multi30k/average.npz --src data/multi30k/test_2016_flickr.en \\
         data/multi30k/val.en --tgt data/multi30k/test_2016_flickr.de data/multi30k/val.de --gallery gallery
 
 A score is the mean share of attention that words of a kind, such as "his", give to the word that the pattern asks for,
