@@ -1,6 +1,6 @@
 """Sec. 3.2.1 measured: dot-product attention with and without 1 / sqrt(d_k), and additive attention, at growing d_k.
 
-    python -m examples.paper.attention_scale            about 10 minutes on one core; into results/attention_scale.*
+    python -m examples.paper.attention_scale            about 20 minutes on one core; into results/attention_scale.*
     python -m examples.paper.attention_scale --quick    small sizes; writes nothing
 
 Three measurements:
