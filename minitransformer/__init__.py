@@ -20,7 +20,7 @@ _EXPORTS = {
     "text": ["Tokenizer", "pad_batch"],
     "training": ["Corpus", "Trainer"],
 }
-"""Modules, and which of their names stand here too. They are imported when they are first asked for."""
+"""Modules and the names re-exported from each. They are imported on first access."""
 
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""``python -m minitransformer``, and the command ``minitransformer``, which is the same."""
+"""``python -m minitransformer``, which is the same as the command ``minitransformer``."""
 
 import signal
 import sys

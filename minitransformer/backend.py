@@ -1,4 +1,4 @@
-"""Which array library computes: the arrays decide. NumPy users never import CuPy."""
+"""The array library that computes: the arrays decide which. NumPy users never import CuPy."""
 
 import sys
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def to_numpy(array: Array) -> np.ndarray:
 
 
 def address(array: Array) -> int:
-    """Where the array begins in the memory of its device."""
+    """The address of the array's first element in the memory of its device."""
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
@@ -39,7 +39,7 @@ def load_array_module(device: str) -> ModuleType:
     Without a driver ``auto`` does not import CuPy.
 
     Raises:
-        BackendError: ``cuda`` was asked for and is not usable; the message says why.
+        BackendError: ``cuda`` was requested but is not usable; the message says why.
     """
     if device == "cpu":
         return np

@@ -58,7 +58,7 @@ def check_aligned(op: str, src: Sequence, tgt: Sequence) -> None:
 
 
 def pad_rows(seqs: Sequence[Sequence[int]], *, first: int | None = None, last: int | None = None) -> np.ndarray:
-    """Sequences as rows of a (B, longest) int32 array padded with PAD; ``first`` before and ``last`` after each."""
+    """Sequences as rows of a (B, longest) int32 array padded with PAD, each between ``first`` and ``last``."""
     begin, lengths = int(first is not None), np.array([len(seq) for seq in seqs])
     columns = np.arange(lengths.max() + begin + int(last is not None)) - begin
     padded = np.full((len(seqs), len(columns)), PAD, dtype=np.int32)

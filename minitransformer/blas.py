@@ -1,8 +1,8 @@
-"""The cores, and the threads of NumPy's BLAS.
+"""The number of cores, and the threads of NumPy's BLAS.
 
-Threads of OpenBLAS spin while they wait for the next product. On matrices as small as ours that gains little, and on a
-machine that does other work it loses much: training took 2 to 30 times as long with two of them (docs/cpu.md). So BLAS
-gets one thread, and large products are shared by threads of our own (`workers.parallel_for`), which sleep.
+OpenBLAS threads spin while they wait for the next product. On matrices as small as ours that gains little, and on a
+machine that does other work it costs a lot: training took 2 to 30 times as long with two of them (docs/cpu.md). So BLAS
+gets one thread, and large products are split among our own threads (`workers.parallel_for`), which sleep when idle.
 """
 
 import os
@@ -16,10 +16,11 @@ def core_count() -> int:
 
 @cache
 def product_threads() -> int:
-    """The most threads that share one large product: as many as BLAS had at the first call, at most one for each core.
-    BLAS has one from then on, in the whole process; a BLAS that threadpoolctl does not know keeps its own: then 1.
+    """The maximum number of threads that share one large product: as many as BLAS had at the first call, at most one
+    per core. From then on BLAS has one thread, in the whole process. A BLAS that threadpoolctl does not know keeps its
+    own threads, and the result is 1.
 
-    Fewer by OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS, set before NumPy is imported.
+    To get fewer, set OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS before NumPy is imported.
     """
     had = max((library.num_threads for library in _libraries()), default=1)
     for library in _libraries():
@@ -29,7 +30,7 @@ def product_threads() -> int:
 
 @cache
 def blas_kernels() -> str:
-    """OpenBLAS's name of the processor whose kernels it uses, such as ``SkylakeX``; empty for another BLAS."""
+    """OpenBLAS's name for the processor whose kernels it uses, such as ``SkylakeX``; empty for another BLAS."""
     return next((library.info().get("architecture") or "" for library in _libraries()), "")
 
 

@@ -9,16 +9,16 @@ from minitransformer.model_config import ModelConfig, model_section
 from minitransformer.settings import Section, option, read_toml, section_from, with_settings
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-"""Ids that every vocabulary reserves: padding, begin of sentence, end of sentence, unknown."""
+"""Ids that every vocabulary reserves: padding, beginning of sentence, end of sentence, unknown."""
 
 PRECISIONS = ("float32", "tf32", "bfloat16", "float16")
 """How activations are stored and products computed; see ExecutionConfig.precision."""
 
 KERNEL_MODES = ("simple", "fast")
-"""Which form of a rule is computed; see ExecutionConfig.kernels."""
+"""Whether plain rules or fast kernels compute; see ExecutionConfig.kernels."""
 
 TOKENIZERS = ("13a", "intl", "char", "zh", "ja-mecab", "ko-mecab", "none")
-"""sacreBLEU's: its default; ones for text without spaces between words; none, for text that is tokenized."""
+"""sacreBLEU's tokenizers: its default, those for text without spaces between words, and none for tokenized text."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class DataConfig(Section):
     valid_src: str = option("", "source side of the validation text, path (empty: no validation)")
     valid_tgt: str = option("", "target side of the validation text, path")
     tokenizer: str = option("", "tokenizer file made by `bpe train`, or a checkpoint with one, path")
-    src_tokens: int = option(4096, "padded source tokens in a micro-batch, at most", low=1)
-    tgt_tokens: int = option(4096, "padded target tokens in a micro-batch, at most", low=1)
-    max_length: int = option(256, "longer training sentences are left out and counted, tokens with the end mark", low=1)
+    src_tokens: int = option(4096, "maximum number of padded source tokens in a micro-batch", low=1)
+    tgt_tokens: int = option(4096, "maximum number of padded target tokens in a micro-batch", low=1)
+    max_length: int = option(256, "longer training sentences are left out and counted, tokens including EOS", low=1)
     bpe_dropout: float = option(
-        0.0, "merges left out as each epoch segments training text anew, probability (0: none)", low=0, high=0.999
+        0.0, "probability of skipping a merge as each epoch segments the training text (0: none)", low=0, high=0.999
     )
 
 
 @dataclass(frozen=True)
 class ExecutionConfig(Section):
-    """Where and how the model is computed. A run may resume with other values: only rounding depends on them, and the
-    dropout masks, of which a GPU draws others."""
+    """Where and how the model is computed. A run may resume with other values: they affect only rounding and the
+    dropout masks, which differ between CPU and GPU."""
 
     device: str = option("auto", "where arrays live; auto: the GPU if one is usable", choices=("cpu", "cuda", "auto"))
     precision: str = option(
@@ -50,7 +50,7 @@ class ExecutionConfig(Section):
         "on a GPU, how products are computed (tf32) or activations stored and multiplied (bfloat16, float16)",
         choices=PRECISIONS,
     )
-    kernels: str = option("fast", "the plain rules alone, or fast kernels where there are some", choices=KERNEL_MODES)
+    kernels: str = option("fast", "simple: the plain rules; fast: fast kernels where they exist", choices=KERNEL_MODES)
 
 
 @dataclass(frozen=True)
@@ -60,45 +60,45 @@ class TrainingConfig(Section):
     directory: str = option("runs/model", "folder for checkpoints and metrics, path")
     init_from: str = option(
         "",
-        "checkpoint, or run, whose parameters a new run begins with, or word vectors (.vec) for its embeddings, path "
-        "(empty: drawn)",
+        "checkpoint or run whose parameters a new run starts from, or word vectors (.vec) for its embeddings, path "
+        "(empty: random initialization)",
     )
     freeze: str = option(
-        "", "parameters that are not trained: the beginnings of their names, with spaces between, such as encoder"
+        "", "parameters that are not trained: prefixes of their names, separated by spaces, such as encoder"
     )
     seed: int = option(1, "seed of initial weights, data order and dropout", low=0, high=2**63 - 1)
-    updates: int = option(100000, "updates of the parameters in all", low=0)
-    micro_batches: int = option(1, "micro-batches whose gradients make one update", low=1, high=10000)
+    updates: int = option(100000, "total number of parameter updates", low=0)
+    micro_batches: int = option(1, "micro-batches whose gradients make up one update", low=1, high=10000)
     threads: int = option(
         0,
-        "threads on the CPU, which take micro-batches in parallel and share large products (0: one for each core; of "
-        "several ranks one for each rank)",
+        "threads on the CPU, which take micro-batches in parallel and share large products (0: one per core, or one "
+        "per rank if there are several ranks)",
         low=0,
         high=1000,
     )
     deterministic_reduce: bool = option(
-        False, "ranks of MPI: sum in the order of the ranks, so that every run has the same bits"
+        False, "MPI ranks: sum in the order of the ranks, so that every run gives the same bits"
     )
     timeout: float = option(
-        300.0, "several ranks: one that keeps the others waiting for this long ends the job, seconds", low=1
+        300.0, "several ranks: the job ends if one keeps the others waiting for this long, seconds", low=1
     )
     warmup_steps: int = option(4000, "updates over which the learning rate rises", low=1)
     schedule: str = option(
-        "inverse_sqrt", "learning rate after the warm-up: as eq. 3, or constant", choices=("inverse_sqrt", "constant")
+        "inverse_sqrt", "learning rate after warm-up: as in eq. 3, or constant", choices=("inverse_sqrt", "constant")
     )
-    learning_rate: float = option(0.0, "highest learning rate (0: that of eq. 3)", low=0, high=1e6)
+    learning_rate: float = option(0.0, "peak learning rate (0: that of eq. 3)", low=0, high=1e6)
     lr_scale: float = option(1.0, "factor on the learning rate", low=0, high=1e6)
     beta1: float = option(0.9, "Adam's decay of the mean gradient", low=0, high=0.999999)
     beta2: float = option(0.98, "Adam's decay of the mean squared gradient", low=0, high=0.999999)
     eps: float = option(1e-9, "Adam's epsilon", low=1e-16)
-    clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as the paper)", low=0)
+    clip_norm: float = option(0.0, "larger gradients are scaled to this norm (0: no clipping, as in the paper)", low=0)
     skip_nonfinite: bool = option(False, "skip updates whose loss or gradient is NaN or infinite (false: stop)")
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
-    save_every: int = option(1000, "updates between two checkpoints, besides one before a validation (0: none)", low=0)
-    save_minutes: float = option(0.0, "minutes between two checkpoints, besides save_every (0: off)", low=0)
-    keep_checkpoints: int = option(10, "newest checkpoints that are kept; those of signals go first (0: all)", low=0)
+    save_every: int = option(1000, "updates between two checkpoints; one also precedes a validation (0: none)", low=0)
+    save_minutes: float = option(0.0, "minutes between two checkpoints, in addition to save_every (0: off)", low=0)
+    keep_checkpoints: int = option(10, "newest checkpoints to keep; those saved on signals go first (0: all)", low=0)
 
     def __post_init__(self):
         super().__post_init__()
@@ -106,7 +106,7 @@ class TrainingConfig(Section):
             raise ConfigError("training.directory must name a folder, got ''")
 
     def saves_at(self, update: int) -> bool:
-        """Whether a run that nothing stops saves this update; by ``save_minutes`` it may save any."""
+        """Whether an uninterrupted run saves this update; with ``save_minutes`` it may save any."""
         every = [each for each in (self.save_every, self.validate_every) if each]
         return self.save_minutes > 0 or update == self.updates or any(update % each == 0 for each in every)
 
@@ -118,8 +118,8 @@ class TranslationConfig(Section):
     beam_size: int = option(4, "hypotheses kept per sentence (1: greedy; paper: 4)", low=1, high=100)
     alpha: float = option(0.6, "exponent of the length penalty ((5 + |Y|) / 6)^alpha (paper: 0.6)", low=0, high=100)
     max_extra: int = option(50, "maximum output length minus input length, tokens (paper: 50)", low=0, high=1000)
-    max_input_length: int = option(1024, "longer lines are reported, not translated, tokens", low=1, high=10_000)
-    batch_tokens: int = option(4096, "padded source tokens of a batch, times beam_size, at most", low=1, high=1 << 20)
+    max_input_length: int = option(1024, "longer lines are reported and not translated, tokens", low=1, high=10_000)
+    batch_tokens: int = option(4096, "maximum of beam_size times a batch's padded source tokens", low=1, high=1 << 20)
 
 
 @dataclass(frozen=True)

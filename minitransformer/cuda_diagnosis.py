@@ -1,4 +1,4 @@
-"""Why CUDA cannot be used here, in one line with the remedy. CuPy is imported only when it is asked about."""
+"""Why CUDA cannot be used here, in one line with the remedy. CuPy is imported only when a check needs it."""
 
 import ctypes
 import importlib.util
@@ -14,7 +14,7 @@ MIB = 1 << 20
 def driver_version() -> int:
     """The newest CUDA that NVIDIA's driver can run, as 1000 * major + 10 * minor; 0 where there is no driver.
 
-    The driver's own library is asked, so that CuPy need not be installed.
+    This asks the driver's own library, so CuPy need not be installed.
     """
     version = ctypes.c_int(0)
     try:
@@ -107,7 +107,7 @@ def _one_line(error: Exception) -> str:
 
 
 NO_MEMORY = ("cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED")
-"""How the runtime, the driver and cuBLAS say it, each in an exception of its own. CuPy's arrays raise a MemoryError."""
+"""How the runtime, the driver and cuBLAS report full memory, each by its own exception. CuPy's arrays: MemoryError."""
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -61,7 +61,7 @@ class RanksError(MiniTransformerError, RuntimeError):
 
 
 def quote(value: object, longest: int = 100) -> str:
-    """``value``, which came from outside, as a message shows it: its ``repr``, which is escaped, and shortened."""
+    """A value from outside as a message shows it: its ``repr``, escaped and shortened."""
     try:
         text = repr(value[: longest + 1] if isinstance(value, str | bytes) else value)
     except ValueError:  # Python refuses to print integers of thousands of digits

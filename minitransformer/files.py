@@ -17,14 +17,14 @@ from minitransformer.errors import ConfigError
 
 try:
     import fcntl
-except ImportError:  # not Unix: there is no lock there
+except ImportError:  # not Unix: no file locks
     fcntl = None
 
 TEMPORARY = ".{}.{}.partial"
-"""Name of the file that is written first: that of the final file, and 16 random hexadecimal digits."""
+"""Name of the temporary file: that of the final file, and 16 random hexadecimal digits."""
 
 MAX_LINE = 1 << 24
-"""Bytes of the longest line of a text: of a file or of standard input."""
+"""Maximum bytes of a line of text, in a file or on standard input."""
 
 
 def ordinary_file(path: str | Path) -> Path:
@@ -42,10 +42,10 @@ def ordinary_file(path: str | Path) -> Path:
 def read_bounded(path: str | Path, limit: int, *, may_be_pipe: bool = False) -> bytes:
     """The bytes of a file.
 
-    may_be_pipe: for a file that the user names; one in a folder from elsewhere might be a pipe that nobody writes to
+    may_be_pipe: True for a file that the user names; a folder from elsewhere may hold a pipe that nobody writes to
 
     Raises:
-        OSError: it cannot be read; EFBIG if it has more than ``limit`` bytes, as a device that never ends has.
+        OSError: it cannot be read; EFBIG if it has more than ``limit`` bytes, as an endless device does.
     """
     if not (may_be_pipe or os.path.isfile(path) or os.path.isdir(path)) and os.path.exists(path):
         raise OSError(errno.EINVAL, "a device or pipe, not an ordinary file", str(path))
@@ -63,14 +63,14 @@ def file_hash(path: str | Path) -> str:
 
 
 def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> None:
-    """Fill a temporary file beside ``path`` by ``write(file)``, then rename it to ``path``.
+    """Fill a temporary file beside ``path`` with ``write(file)``, then rename it to ``path``.
 
-    Whenever the process or the machine dies, ``path`` is the whole old file or the whole new one. If ``write`` fails,
+    Even if the process or the machine dies, ``path`` is the whole old file or the whole new one. If ``write`` fails,
     the temporary file is removed and the old file stays. A link stays a link, and a file keeps its permissions.
 
     Raises:
         ConfigError: ``path`` is not an ordinary file.
-        OSError: the file cannot be written, which names ``path``, or another that ``write`` uses.
+        OSError: the file cannot be written (the error names ``path``), or ``write`` fails on another file.
     """
     target = ordinary_file(path)
     temporary = target.with_name(TEMPORARY.format(target.name, secrets.token_hex(8)))
@@ -92,14 +92,14 @@ def write_atomically(path: str | Path, write: Callable[[BinaryIO], object]) -> N
 
 
 def write_error(error: OSError) -> str:
-    """Why a file cannot be written, and what to do: for messages, after its name."""
+    """Why a file cannot be written and what to do, to follow its name in a message."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     remedy = "make room on its disk" if is_full else "choose a folder that can be written"
     return f"cannot be written: {error.strerror}; {remedy}"
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """`write_atomically` of a text in UTF-8."""
+    """Write a text in UTF-8 with `write_atomically`."""
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))
 
 
@@ -114,12 +114,12 @@ def remove_temporaries(folder: str | Path, pattern: str) -> None:
 
 
 def lock_folder(folder: str | Path) -> int | None:
-    """A descriptor that holds a lock on the folder until it is closed, or the process ends, however that ends; None on
-    a system without locks.
+    """A descriptor that holds a lock on the folder until it is closed or the process ends, in whatever way; None on a
+    system without locks.
 
     Raises:
         BlockingIOError: it is locked.
-        OSError: it is no folder, or on a disk without locks.
+        OSError: it is not a folder, or is on a disk without locks.
     """
     if fcntl is None:
         return None
@@ -142,7 +142,7 @@ def staging_folder(path: Path) -> Iterator[Path]:
     """A new, empty folder beside ``path``, deleted at the end of the block: rename it, or files in it, to keep them.
 
     Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
-    processes left behind are deleted first; those of living ones are locked.
+    processes left behind are deleted first; those of running processes are locked.
     """
     for stray in path.parent.glob(TEMPORARY.format(escape(path.name), "[0-9a-f]" * 16)):
         with suppress(OSError):

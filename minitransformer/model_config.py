@@ -1,4 +1,4 @@
-"""The settings of [model], and the rows of Table 3. `config.py` has all sections, and these names too."""
+"""The settings of [model] and the rows of Table 3. `config.py` has all sections and re-exports these names."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from minitransformer.settings import Section, option
 class ModelConfig(Section):
     """The shape of the model  [sec. 3, sec. 5.4, Table 3]."""
 
-    kind: str = option("transformer", "model: transformer, language_model, recurrent, or one that was registered")
+    kind: str = option("transformer", "kind of model: transformer, language_model, recurrent, or a registered one")
     vocab_size: int = option(0, "V, tokens of the vocabulary (0: taken from the tokenizer)", low=0)
     n_layers: int = option(6, "N, layers of the encoder and of the decoder", low=0, high=1000)
     d_model: int = option(512, "width of the residual stream", low=1)
@@ -26,11 +26,11 @@ class ModelConfig(Section):
     positions: str = option("sinusoidal", "position encoding", choices=("sinusoidal", "learned"))
     max_positions: int = option(512, "longest sentence with learned positions, tokens", low=1)
     tie_embeddings: bool = option(True, "one matrix for both embeddings and the output projection")
-    src_vocab_size: int = option(0, "tokens of a vocabulary of the source's own (0: both sides have one)", low=0)
+    src_vocab_size: int = option(0, "tokens of a separate source vocabulary (0: both sides share one)", low=0)
     attention_bias: bool = option(False, "biases on W^Q, W^K, W^V, W^O")
     attention: str = option(
         "dot",
-        "how a recurrent decoder attends to the source; none: it has the encoder's last state alone",
+        "how a recurrent decoder attends to the source; none: it sees only the encoder's last state",
         choices=("dot", "additive", "none"),
     )
     dtype: str = option("float32", "floating-point type of parameters", choices=("float32", "float64"))
@@ -78,18 +78,18 @@ UNUSED_KEYS: dict[str, list[str]] = {
     "language_model": ["attention", "src_vocab_size", "tie_embeddings"],
     "recurrent": "attention_bias d_ff d_k d_v max_positions n_heads norm p_drop_attention p_drop_ffn positions".split(),
 }
-"""Keys that a kind of model does not read: anything but their default is refused."""
+"""Keys that a kind of model does not use: anything but their default is refused."""
 
 MODEL_SECTIONS: dict[str, type[ModelConfig]] = dict.fromkeys(UNUSED_KEYS, ModelConfig)
-"""What [model] holds for each kind; one that is registered may have options of its own."""
+"""The class of the section [model] for each kind; a registered kind may have options of its own."""
 
 
 def model_section(kind: object, where: str = "") -> type[ModelConfig]:
-    """That of ``kind``; raises ConfigError, which begins with ``where``, if there is no such kind."""
+    """The class of [model] for ``kind``; ConfigError, which begins with ``where``, if there is no such kind."""
     if not isinstance(kind, str) or kind not in MODEL_SECTIONS:
         raise ConfigError(
             f"{where}model.kind must be one of {', '.join(MODEL_SECTIONS)}, got {quote(kind, 60)}; other kinds are "
-            "known to programs that register_model them, such as python -m examples.paper.run COMMAND"
+            "known to programs that call register_model, such as python -m examples.paper.run COMMAND"
         )
     return MODEL_SECTIONS[kind]
 

@@ -21,14 +21,14 @@ from minitransformer.text import Tokenizer
 from minitransformer.text.corpus import check_lines
 
 MODELS = {"en-de": "b3fc5046a2d1f2c01b53d72d9219b96f1b725dbf435e67ccc6b59546d2c6325d"}
-"""Name and SHA-256 of each model that can be loaded by a name: models/NAME.npz of a checkout of this project."""
+"""Name and SHA-256 of each model that can be loaded by name: models/NAME.npz in a checkout of this project."""
 
 CHECKOUT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation with what was asked for: its ``score``, as in `Hypothesis`, and, with the subwords of both sides
+    """A translation and what was requested: its ``score``, as in `Hypothesis`, and, with the subwords of both sides
     (EOS included), the ``attention`` weights of `hypothesis_attention`."""
 
     text: str
@@ -58,9 +58,9 @@ class Pipeline:
         return_attention: bool = False,
         **search: Any,
     ) -> Any:
-        """The translation of each line, or of one line given as a string; with n_best above 1 a list of them for each.
+        """The translation of each line, or of one line given as a string; with n_best above 1, a list for each line.
 
-        A translation is a string; a `Translation` if scores or attention are to be returned.
+        A translation is a string, or a `Translation` if scores or attention are requested.
 
         search: settings of [translation], such as ``beam_size=1``, in place of the checkpoint's
 
@@ -84,7 +84,7 @@ class Pipeline:
         return Translation(text, found.score, hypothesis_attention(self.model, source, found.ids), *subwords)
 
     def generate(self, prompts: str | Sequence[str], **options: Any) -> Any:
-        """Each prompt, or one given as a string, with the continuation that a language model draws by chance.
+        """Each prompt, or one given as a string, with a continuation sampled from the language model.
 
         options: max_tokens, temperature, top_k, top_p and seed of `sample`
 
@@ -117,11 +117,11 @@ def load(name: str | Path, device: str = "auto") -> Pipeline:
 
 
 def find_checkpoint(name: str | Path) -> Path:
-    """The file that `load` reads; a Path is no name. CheckpointError if it is neither a path nor a known name."""
+    """The file that `load` reads; a Path is never a name. CheckpointError if it is neither a path nor a known name."""
     if isinstance(name, str) and name in MODELS:
         return _shipped(name)
     path = Path(name)
-    if os.path.isdir(path):  # unlike Path's, it raises nothing: a name may be too long, or a folder not be readable
+    if os.path.isdir(path):  # unlike Path's, it never raises: a name may be too long, a folder unreadable
         path = (RunFolder(path).paths() or [path / "checkpoints" / "update_*.npz"])[-1]
     if not path.suffix and not os.path.exists(path):
         names = f"a known name ({', '.join(MODELS)})"
@@ -140,9 +140,7 @@ def _shipped(name: str) -> Path:
             f"{file.absolute()}"
         )
     if file_hash(path) != MODELS[name]:
-        raise CheckpointError(
-            f"load: {path} must have the SHA-256 {MODELS[name]}; take the file once more from a checkout"
-        )
+        raise CheckpointError(f"load: {path} must have the SHA-256 {MODELS[name]}; copy the file again from a checkout")
     return path
 
 

@@ -1,4 +1,4 @@
-"""Keys that configs no longer have, with what to do instead, for the error message; docs/changes.md has them too."""
+"""Keys that configs no longer have and what to do instead, for the error message; docs/changes.md lists them too."""
 
 IN_EXAMPLES = 'python -m examples.paper.run COMMAND knows model.kind = "{}" with its options'
 CONVOLUTION, RESTRICTED = (IN_EXAMPLES.format(kind) for kind in ("convolution", "restricted_attention"))

@@ -18,10 +18,10 @@ from minitransformer.retired_keys import RETIRED_KEYS
 KINDS = {int: "a whole number", float: "a number", str: "a string", bool: "true or false"}
 
 MAX_TOML, MAX_DOTS = 1 << 18, 100
-"""Bytes of the longest file, and dots of the longest key (or other line) in it."""
+"""Maximum bytes of a file, and maximum dots in a key (or any other line) of it."""
 
 HIGHEST = {int: 2**31 - 1, float: sys.float_info.max}
-"""The maximum of a number whose option has none: what fits into an id, and everything but infinity."""
+"""The maximum where an option has none: the largest id for integers, any finite number for floats."""
 
 
 def option(
@@ -41,7 +41,7 @@ class Section:
 
 
 def section_name(section: type) -> str:
-    """``model`` of ModelConfig, and of its subclasses with more options"""
+    """The name of a section, such as ``model`` for ModelConfig and its subclasses with more options."""
     (own,) = (each for each in section.__mro__ if Section in each.__bases__)
     return own.__name__.removesuffix("Config").lower()
 
@@ -63,10 +63,10 @@ def section_from(section: type, table: object, where: str) -> Any:
 
 
 def without_retired_keys(name: str, table: dict, known: Sequence[str], where: str) -> dict:
-    """The table without keys that have gone, at a value that means what is done now anyway.
+    """The table without retired keys whose value asks for what is now always done.
 
     Raises:
-        ConfigError: some have other values; it says of each what to do instead.
+        ConfigError: retired keys have other values; the message says for each what to do instead.
     """
     retired = {key: RETIRED_KEYS[f"{name}.{key}"] for key in table if f"{name}.{key}" in RETIRED_KEYS}
     retired = {key: each for key, each in retired.items() if key not in known}  # of the model of an experiment
@@ -104,7 +104,7 @@ def read_toml(path: str | Path) -> dict:
 
 
 def _parse(text: str) -> dict:
-    """The tables of a text, else ValueError or RecursionError. tomllib takes memory quadratic in the parts of a key."""
+    """The tables of a text, else ValueError or RecursionError. tomllib's memory is quadratic in the parts of a key."""
     lines = (line for line in text.split("\n") if not line.lstrip().startswith("#"))
     if any(line.count(".") > MAX_DOTS for line in lines):
         raise ValueError(f"a line must have at most {MAX_DOTS} dots")
@@ -142,7 +142,7 @@ def _check(key: str, value: Any, spec) -> Any:
         raise ConfigError(f"{key} must be one of {', '.join(limits['choices'])}, got {quote(value)}")
     if wanted is str and any(mark in value for mark in "\0\n\r"):
         raise ConfigError(f"{key} must be one line of text, got {quote(value)}")
-    if wanted is str and value.startswith("~"):  # no other string than a path does
+    if wanted is str and value.startswith("~"):  # only paths do
         value = os.path.expanduser(value)
         if value.startswith("~"):
             raise ConfigError(

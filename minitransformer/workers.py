@@ -2,7 +2,7 @@
 
 NumPy does elementwise work on one core. Threads that each take a whole micro-batch keep all cores busy through both
 elementwise work and products (figures in benchmarks/notes.md), as NumPy releases the GIL while it computes. They sleep
-while they wait, so that they cost nothing where other programs need the cores.
+while they wait, so they cost nothing when other programs need the cores.
 """
 
 import contextvars
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 # so each pass reads memory once.
 BLOCK_ELEMENTS = 65536
 LARGE = 1 << 19
-"""Elements that work must read before a second thread gains more than it costs to start (benchmarks/notes.md)."""
+"""Number of elements from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
 _limit: contextvars.ContextVar[int] = contextvars.ContextVar("threads", default=0)
 
@@ -58,7 +58,7 @@ class Workers:
         return cls(min(shares, wanted or thread_count()))
 
     def map(self, function: Callable[[int], Result]) -> list[Result]:
-        """``[function(0), ..., function(size - 1)]``, in parallel. What one raises is raised after all have ended."""
+        """``[function(0), ..., function(size - 1)]``, in parallel. Exceptions are raised after all have ended."""
         if self._threads is None:
             return [function(0)]
         with limit_threads(max(1, thread_count() // self.size)):  # the others work on theirs
@@ -79,9 +79,9 @@ SERIAL = Workers(1)
 
 
 def parallel_for(function: Callable[[slice], None], length: int, is_large: bool) -> None:
-    """``function`` of consecutive slices of 0..length - 1, in parallel, one for each thread that may be used here.
+    """Call ``function`` on consecutive slices of 0..length - 1, in parallel, one per available thread.
 
-    is_large: whether that gains anything; else all is done in this thread, as one slice
+    is_large: whether threads gain anything; otherwise this thread does everything, as one slice
     """
     workers = _workers(max(1, min(thread_count(), length))) if is_large else SERIAL
 
@@ -101,7 +101,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def for_blocks(function: Callable[[slice], None], length: int) -> None:
-    """``function`` of all blocks of a vector, in parallel. A block stays in cache from the first pass to the last."""
+    """Call ``function`` on all blocks of a vector, in parallel. A block stays in cache from first pass to last."""
 
     def part(elements: slice) -> None:
         for start in range(elements.start, elements.stop, BLOCK_ELEMENTS):

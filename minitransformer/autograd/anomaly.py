@@ -12,14 +12,14 @@ from minitransformer.backend import Array, to_numpy
 from minitransformer.errors import AnomalyError
 
 detecting: ContextVar[bool] = ContextVar("detecting", default=False)
-"""Whether this is within `detect_anomaly`: asked before each check."""
+"""Whether the code runs within `detect_anomaly`; tested before each check."""
 
 
 @contextmanager
 def detect_anomaly(enabled: bool = True) -> Iterator[None]:
-    """Within the block the results of every rule are checked, forward and backward; or, if not ``enabled``, are not.
+    """Within the block, check the results of every rule, forward and backward, if ``enabled``.
 
-    For debugging: every array is read once more, and on a GPU it is copied to the host for that.
+    For debugging: every array is read once more, and on a GPU it is first copied to the host.
 
     Raises:
         AnomalyError: at the first result that is NaN or infinite; it names the rule.
@@ -43,7 +43,7 @@ def check_forward(name: str, inputs: Sequence[Any], outputs: Sequence[Array]) ->
 
 
 def check_backward(name: str, inputs: Sequence[Any], grads: Sequence[Array]) -> None:
-    """Refuse gradients by rule ``name`` that are not finite; ``inputs``: a Node's."""
+    """Refuse gradients of rule ``name`` that are not finite; ``inputs`` are a Node's."""
     for i, (source, grad) in enumerate(zip(inputs, grads, strict=True)):
         if source.requires_grad and (found := first_nonfinite(grad)):
             raise AnomalyError(
@@ -62,8 +62,8 @@ def first_nonfinite(array: Array) -> str:
 
 
 def nearest_leaf(inputs: Sequence[Any]) -> Any:
-    """The first input that is a leaf and requires a gradient, else the first such leaf of what the inputs were made
-    from, and so on; None if there is none."""
+    """The nearest leaf that requires a gradient: the first among the inputs, else among what they were computed from,
+    and so on; None if there is none."""
     to_visit, seen = deque(inputs), set()
     while to_visit:
         tensor = to_visit.popleft()

@@ -1,4 +1,4 @@
-"""What NumPy would accept silently and turn into wrong results: each is refused with one line that names the op."""
+"""Checks for what NumPy would silently turn into wrong results; each error is one line that names the op."""
 
 from collections.abc import Callable, Sequence
 from numbers import Number
@@ -17,13 +17,13 @@ def check_boolean(mask: Array | None, name: str) -> None:
 
 
 def check_probability(value: float, name: str) -> None:
-    """The share that is dropped or smoothed: at 1 nothing would be left, and above it signs would change."""
+    """A rate of dropout or label smoothing: at 1 nothing would be left, and above it signs would change."""
     if not 0.0 <= value < 1.0:
         raise ShapeError(f"{name} must be at least 0 and below 1, got {value}")
 
 
 def check_number(value: Any, name: str) -> Any:
-    """``value`` as a number of Python: one of NumPy's would give its own dtype to what it is combined with."""
+    """``value`` as a Python number: a NumPy number would impose its dtype on what it is combined with."""
     if not isinstance(value, Number):
         raise AutogradError(f"{name} must be a number, got {type(value).__name__}")
     return value.item() if isinstance(value, np.generic) else value
@@ -36,7 +36,7 @@ def check_same_shape(a: tuple[int, ...], b: tuple[int, ...], name: str) -> None:
 
 
 def check_at_least_one(shape: tuple[int, ...], name: str) -> None:
-    """No axis of these may have length 0: there is no mean, no maximum and no 1 / sqrt(d_k) of nothing."""
+    """None of these axes may have length 0: there is no mean, no maximum and no 1 / sqrt(d_k) of nothing."""
     if 0 in shape:
         raise ShapeError(f"{name} must be at least 1, got 0")
 
@@ -53,7 +53,7 @@ def check_ids_below(ids: Array, size: int, name: str) -> None:
 
 
 def check_kinds(inputs: Sequence[Any], options: dict[str, Any], tensor: type, name: str) -> None:
-    """Inputs are tensors, as they are differentiated, and options are not: a mask or ids have no gradient."""
+    """Inputs must be tensors, since they are differentiated; options must not: masks and ids have no gradient."""
     for i, given in enumerate(inputs):
         if not isinstance(given, tensor):
             raise AutogradError(f"{name}: input {i} must be a Tensor, got {_describe(given)}; give Tensor(array)")
@@ -63,7 +63,7 @@ def check_kinds(inputs: Sequence[Any], options: dict[str, Any], tensor: type, na
 
 
 def numpy_arguments(given: Any, function: Callable, tensor: type, recording: bool) -> Any:
-    """What a function of NumPy was given, with the values of tensors; none may require a gradient: it would be lost."""
+    """A NumPy function's arguments, with tensors as their values; none may require a gradient: it would be lost."""
     if isinstance(given, list | tuple):
         return type(given)(numpy_arguments(each, function, tensor, recording) for each in given)
     if isinstance(given, tensor) and given.requires_grad and recording:
@@ -75,7 +75,7 @@ def numpy_arguments(given: Any, function: Callable, tensor: type, recording: boo
 
 
 def check_output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
-    """``result``, what the forward of rule ``name`` returned: a pair (y, saved), and saved a tuple."""
+    """``result``, returned by the forward of rule ``name``: it must be a pair (y, saved), and saved a tuple."""
     if not isinstance(result, tuple) or len(result) != 2:
         raise AutogradError(f"{name}: forward must return a pair (y, saved), got {_describe(result)}")
     if not isinstance(result[1], tuple):
@@ -87,9 +87,9 @@ def check_output_and_saved(result: Any, name: str) -> tuple[Any, tuple]:
 
 
 def check_input_gradients(grads: Any, inputs: Sequence[Any], name: str) -> tuple:
-    """``grads``, what the backward of rule ``name`` returned: one gradient per input, of its shape.
+    """``grads``, returned by the backward of rule ``name``: there must be one gradient per input, of its shape.
 
-    inputs: each with ``shape`` and ``requires_grad``; whose gradient is not required may get anything
+    inputs: each with ``shape`` and ``requires_grad``; one that requires no gradient may get anything
     """
     if not isinstance(grads, tuple):
         raise AutogradError(

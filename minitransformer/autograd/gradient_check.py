@@ -12,7 +12,7 @@ from minitransformer.errors import AutogradError
 from minitransformer.ops.rule import Rule
 
 STEP = 1e-5
-"""A larger step adds the error of the curvature, a smaller one that of rounding: both are near 1e-10 here."""
+"""A larger step increases the truncation error, a smaller one the rounding error: both are near 1e-10 here."""
 TOLERANCE = 1e-6
 ENTRIES = 3
 """Single entries of each input that are checked besides the random direction."""
@@ -29,7 +29,7 @@ def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TO
 
     Args:
         function: a Rule, a pair (forward, backward) of the same form, or a function of tensors.
-        inputs: what it is differentiated by: arrays, taken as float64 and read-only.
+        inputs: the arrays by which it is differentiated, converted to float64 and read-only.
         tolerance: the largest relative error that is accepted; NaN never is.
         options: passed on by keyword.
 
@@ -37,7 +37,7 @@ def check_gradient(function: Differentiable, *inputs: Any, tolerance: float = TO
         The largest relative error.
 
     Raises:
-        AutogradError: a gradient is wrong, or forward or backward returned something else than those of a Rule do.
+        AutogradError: a gradient is wrong, or forward or backward does not return what a Rule's must.
         ShapeError: a gradient does not have the shape of its input.
     """
     rule, largest = as_rule(function), 0.0
@@ -79,7 +79,7 @@ def directional_slopes(rule: Rule, *inputs: Any, **options: Any) -> list[list[tu
 
 
 def directions(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """A random direction, then ENTRIES of them (at most all) that are 1 at one random entry and 0 elsewhere."""
+    """A random direction, then at most ENTRIES directions that are 1 at one random entry and 0 elsewhere."""
     yield rng.standard_normal(shape)
     for entry in rng.permutation(math.prod(shape))[:ENTRIES]:
         single = np.zeros(math.prod(shape))
@@ -88,12 +88,12 @@ def directions(shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[np.
 
 
 def relative_error(numerical: float, analytic: float) -> float:
-    """|numerical - analytic| / max(|numerical|, 1e-3): two slopes of nearly zero agree."""
+    """|numerical - analytic| / max(|numerical|, 1e-3): two slopes near zero agree."""
     return abs(numerical - analytic) / max(abs(numerical), 1e-3)
 
 
 def as_rule(function: Differentiable) -> Rule:
-    """``function`` in the form of a Rule, with the name of the function (of a pair: the backward's)."""
+    """``function`` in the form of a Rule, with the name of the function (for a pair, the backward's)."""
     if isinstance(function, Rule):
         return function
     is_pair = isinstance(function, tuple) and len(function) == 2

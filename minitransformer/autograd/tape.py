@@ -1,6 +1,6 @@
 """The tape: every recorded op is a Node; backward walks the nodes from the newest to the oldest.
 
-Rules know no Tensor, and neither does this file: it moves arrays. The price is that there are no second derivatives.
+Neither rules nor this file know Tensor: both work on arrays. The price is that there are no second derivatives.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class Node:
     ``inputs`` are the leaves themselves where a gradient must arrive, and Sources everywhere else.
 
     ``number`` counts nodes in order of creation. A node is created after everything it depends on, so descending
-    numbers are a topological order, in which backward takes the nodes.
+    numbers are a topological order, in which backward visits the nodes.
     """
 
     __slots__ = ("rule", "saved", "inputs", "n_outputs", "number")
@@ -74,7 +74,7 @@ def topological_order(node: Node) -> list[Node]:
 
 
 def walk_backward(tensor: Any, grad: Array, accumulate: Callable[[Any, Array], None]) -> None:
-    """From ``grad``, the gradient of ``tensor``, to the leaves: ``accumulate(leaf, gradient)`` for every use of one."""
+    """Backpropagate ``grad``, the gradient of ``tensor``: ``accumulate(leaf, gradient)`` for each use of a leaf."""
     if tensor.node is None:
         accumulate(tensor, grad)
         return

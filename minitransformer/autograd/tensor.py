@@ -23,13 +23,13 @@ class Tensor:
 
     Attributes:
         data: the NumPy or CuPy array.
-        grad: of a leaf, the sum of the gradients that backward brought; ``None`` before.
-        requires_grad: whether backward brings a gradient to it.
+        grad: for a leaf, the sum of the gradients from backward; ``None`` before.
+        requires_grad: whether backward computes a gradient for it.
         node, output: the op that made it and which of its outputs it is; ``node`` is ``None`` for a leaf.
     """
 
     __slots__ = ("data", "grad", "requires_grad", "node", "output")
-    __array_ufunc__ = None  # array * Tensor asks Tensor; np.exp(tensor) is refused: it has no gradient
+    __array_ufunc__ = None  # array * Tensor calls Tensor's method; np.exp(tensor) is refused: it has no gradient
 
     def __init__(self, data: Any, requires_grad: bool = False, node: Node | None = None, output: int = 0):
         if isinstance(data, Tensor):
@@ -58,7 +58,7 @@ class Tensor:
         return len(self.data)
 
     def __iter__(self) -> Iterator["Tensor"]:
-        """``self[0]``, ``self[1]``, ...: the rows, of which each can be differentiated."""
+        """``self[0]``, ``self[1]``, ...: the rows, each of which can be differentiated."""
         return (self[row] for row in range(len(self)))
 
     def __repr__(self) -> str:
@@ -72,13 +72,13 @@ class Tensor:
         return float(self.item())
 
     def __bool__(self) -> bool:
-        return bool(self.item())  # of one element, as item; without it Python would ask for the length
+        return bool(self.item())  # for one element, as item; otherwise Python would use the length
 
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else str(self)
 
     def numpy(self) -> np.ndarray:
-        """The values, on the CPU; what is computed of them has no gradient."""
+        """The values, on the CPU; what is computed from them has no gradient."""
         return to_numpy(self.data)
 
     def __array_function__(self, function: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
@@ -92,9 +92,9 @@ class Tensor:
         """Add ``grad`` * d self / d leaf to the ``grad`` of every leaf that requires a gradient.
 
         Args:
-            grad: the gradient of self, of its shape or one number for all elements; 1 if left out, for one element.
-            accumulate: called with a leaf and a gradient for it, instead of adding to its ``grad``: so threads that
-                share the leaves keep their gradients apart.
+            grad: the gradient of self, of its shape or one number for all elements; 1 if omitted, for one element.
+            accumulate: called with a leaf and a gradient for it instead of adding to its ``grad``, so that threads
+                that share the leaves keep separate gradients.
 
         Raises:
             AutogradError: self depends on no leaf that requires a gradient, ``grad`` is missing, the tape was walked
@@ -167,7 +167,7 @@ class Tensor:
         return apply(shape.reshape, self, shape=new_shape[0] if isinstance(new_shape[0], tuple) else new_shape)
 
     def transpose(self, *axes: int) -> "Tensor":
-        """Two axes change places, as in PyTorch; all axes, more than two, come in this order; without any: reversed."""
+        """Swap two axes, as in PyTorch; given all axes, more than two, permute them; given none, reverse them."""
         order = list(axes or reversed(range(self.ndim)))
         if len(axes) == 2 and all(-self.ndim <= axis < self.ndim for axis in axes):
             order = list(range(self.ndim))
@@ -201,7 +201,7 @@ class Tensor:
 
 
 Operand = Tensor | Array | float
-"""What an operator takes beside a Tensor."""
+"""What an operator accepts as its other operand."""
 Accumulate = Callable[[Tensor, Array], None]
 """Called by backward with a leaf and a gradient for it, once for every use of the leaf."""
 
@@ -219,11 +219,11 @@ def no_grad() -> Iterator[None]:
 def apply(rule: Rule, *inputs: Tensor | None, **options: Any) -> Any:
     """Run ``rule`` forward on the tensors' arrays and record it if one of them requires a gradient.
 
-    Optional inputs that are left out are given as ``None`` at the end. Returns a Tensor, or a tuple of them.
+    Omitted optional inputs are passed as ``None`` at the end. Returns a Tensor, or a tuple of them.
 
     Raises:
         ShapeError: the rule cannot take arrays of these shapes.
-        AutogradError: an input is no Tensor, an option is one, or the rule's forward does not return (y, saved).
+        AutogradError: an input is not a Tensor, an option is one, or the rule's forward does not return (y, saved).
         AnomalyError: within `detect_anomaly`, an output is NaN or infinite.
     """
     while inputs and inputs[-1] is None:

@@ -27,13 +27,13 @@ def beam_search(
     """The n_best hypotheses of each sentence, best score first      [Sutskever et al. 2014, sec. 3.2; Wu et al. 2016]
 
     At each step partial hypotheses are extended (see `_extend`) and finished (see `_finish`); a beam of 1 is greedy
-    search. Finished hypotheses are ranked by log_prob / lp(Y); of equal scores the one finished first wins.
+    search. Finished hypotheses are ranked by log_prob / lp(Y); among equal scores the one finished first wins.
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
-    beam_size: hypotheses sought per sentence   n_best: of these returned, 1 to beam_size (fewer where so few exist)
+    beam_size: hypotheses sought per sentence   n_best: how many to return, 1 to beam_size (fewer if fewer exist)
     alpha: exponent of `length_penalty`, 0 to 100   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: stop a sentence's search as soon as no further step can change its answer (see `_can_stop`)
-    allowed: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may come next; one at least
+    allowed: maps prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may come next; one at least
 
     Raises:
         ConfigError: an option is out of its range.
@@ -60,7 +60,7 @@ class Beams:
     """The partial hypotheses of all unfinished sentences, those of one sentence together, the most probable first.
 
     sentences: (R,), indices into the batch   tokens: (R, t + 1), the start token first   log_probs: (R,), nats, float64
-    parents: (R,), the row of the step before that each extends
+    parents: (R,), the row of the previous step that each extends
     """
 
     sentences: np.ndarray
@@ -103,11 +103,11 @@ def _extend(
     beam_size: int,
     allowed: Allowed | None,
 ) -> Beams:
-    """One step of decoding: every partial hypothesis extended by every token, of which the most probable are kept.
+    """One decoding step: every partial hypothesis is extended by every token, and the most probable ones are kept.
 
     A sentence keeps as many as its beam has free slots: beam_size less one for each hypothesis it has finished. So the
-    most probable prefix is never given up for hypotheses that ended too soon. Of equally probable extensions that of
-    the better prefix wins, then that by the lower token id. PAD and BOS are never generated.
+    most probable prefix is never given up for hypotheses that ended too soon. Among equally probable extensions, the
+    one of the better prefix wins, then the one by the lower token id. PAD and BOS are never generated.
     """
     k = min(beam_size, model.config.vocab_size - len(SUPPRESSED_IDS))
     ids, log_probs = next_tokens(model, beams.tokens, cache, k, allowed)  # (R, k)
@@ -117,7 +117,7 @@ def _extend(
 
 
 def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
-    """Move to ``finished`` what ended in EOS, and as it is what has reached its sentence's limit; returns the rest.
+    """Move to ``finished`` what ended in EOS or reached its sentence's limit (as it is); return the rest.
 
     limits: (B,), maximum tokens of each sentence's output
     """
@@ -134,10 +134,10 @@ def _can_stop(
 ) -> np.ndarray:
     """Which partial hypotheses, (R,), belong to a sentence whose n_best hypotheses are known.
 
-    Further tokens can only lower a log-probability, which is at most 0, and the longest output divides it by most. So
-    nothing that is still to come scores above log_prob / lp(limit) of the most probable partial hypothesis; and of
-    equal scores the one finished first wins. When n_best finished hypotheses score at least that much, no other can
-    displace one of them.
+    Further tokens can only lower a log-probability, which is at most 0, and the longest output divides it by the most.
+    So no later hypothesis scores above log_prob / lp(limit) of the most probable partial hypothesis, and among equal
+    scores the one finished first wins. When n_best finished hypotheses score at least that much, no other can displace
+    one of them.
     """
     known = np.zeros(len(limits), dtype=bool)  # (B,)
     for sentence, row in zip(*np.unique(beams.sentences, return_index=True), strict=True):
@@ -148,7 +148,7 @@ def _can_stop(
 
 
 def _rank(hypotheses: list[Hypothesis]) -> list[Hypothesis]:
-    """Best score first; of equal scores the one finished first, since sorting keeps their order."""
+    """Best score first; among equal scores the one finished first, since sorting keeps their order."""
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 

@@ -12,7 +12,7 @@ from minitransformer.nn import KeyValueCache, PrefixTreeCache
 from minitransformer.workers import LARGE, parallel_for
 
 Allowed = Callable[[np.ndarray], np.ndarray]
-"""Which tokens may come next: prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may."""
+"""Which tokens may come next: maps prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may."""
 
 SUPPRESSED_IDS = [PAD, BOS]
 """Ids that are never generated. UNK may be: it is what the model learned to generate for what it cannot spell."""
@@ -24,8 +24,8 @@ def output_limits(model: Model, src_ids: np.ndarray, max_extra: int) -> np.ndarr
     """The maximum number of tokens of each sentence's output, (B,): tokens of its source + max_extra      [sec. 6.1]
 
     Source tokens are counted without EOS and padding. The limit is a number of decoding steps, each of which generates
-    one token or EOS; so an output of exactly this many tokens has been cut off before its EOS. The limit is never above
-    the model's ``max_positions``, of which a prompt that the output continues takes its own.
+    one token or EOS; so an output of exactly this many tokens has been cut off before its EOS. The limit never exceeds
+    the model's ``max_positions``, less the tokens of a prompt that the output continues.
 
     src_ids: (B, S)   max_extra: tokens, 0 or more
 
@@ -75,7 +75,7 @@ def next_tokens(
     tokens: (R, t + 1), the start token and those generated so far
 
     Raises:
-        ShapeError: log-probabilities are NaN, or ``allowed`` gives no boolean (R, V), or a row of it allows nothing.
+        ShapeError: log-probabilities are NaN, or ``allowed`` returns no boolean (R, V), or a row of it allows nothing.
     """
     logits = model.decode_step(tokens[:, -1], cache)
     mask = None if allowed is None else check_allowed(allowed(tokens[:, 1:]), logits.shape)
@@ -94,7 +94,7 @@ def check_allowed(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """``mask`` without the suppressed ids.
 
     Raises:
-        ShapeError: it is not boolean and of this shape, (R, V), or a row of it allows nothing.
+        ShapeError: it is not a boolean array of this shape, (R, V), or a row of it allows nothing.
     """
     mask = np.array(mask)
     if mask.dtype != bool or mask.shape != shape:
@@ -111,8 +111,8 @@ def check_allowed(mask: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 def top_k(logits: Array, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """The k most probable tokens of each row and their log-probabilities, both (R, k), in the order of their ids.
 
-    Of equally probable ones those with the lower ids are taken. Suppressed ids, and those that are not allowed, are not
-    among them, but keep their share of probability: sums of these log-probabilities are what the model itself gives an
+    Among equally probable tokens, those with lower ids are chosen. Suppressed ids and those not allowed are never
+    chosen, but keep their share of probability: sums of these log-probabilities are what the model itself gives an
     output.
 
     logits: (R, V), on any device; some are overwritten   allowed: boolean, (R, V), or None
@@ -133,7 +133,7 @@ def top_k(logits: Array, k: int, allowed: np.ndarray | None = None) -> tuple[np.
 def _top_k_of_rows(logits: Array, k: int, allowed: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """ln P = logit - ln sum exp(logits), in float64 from the sum on.
 
-    One token after the other: a maximum, and the first of equal ones, is found so fast that partitions are slower
+    One token after the other: finding a maximum, the first of equal ones, is so fast that partitioning is slower
     (benchmarks/notes.md).
     """
     xp = get_array_module(logits)

@@ -14,8 +14,8 @@ def greedy_search(
 ) -> list[Hypothesis]:
     """y_t = argmax P(y | y_1 .. y_{t-1}, X) until EOS or the output limit, for each sentence.
 
-    All sentences advance together; one that has ended leaves the batch. Of equally probable tokens the one with
-    the lower id is taken. PAD and BOS are never generated.
+    All sentences advance together; one that has ended leaves the batch. Among equally probable tokens the one with
+    the lower id is chosen. PAD and BOS are never generated.
 
     src_ids: (B, S), sentences that end in EOS, padded with PAD
     max_extra: the output is at most this much longer than the source, tokens (see `output_limits`)

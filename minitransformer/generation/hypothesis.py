@@ -13,7 +13,7 @@ class Hypothesis:
 
     ids: the tokens, without BOS and EOS
     log_prob: ln P(Y | X), nats; Y is the tokens and the EOS after them, if the model generated one
-    score: log_prob / length_penalty(|Y|): what hypotheses of different lengths are compared by
+    score: log_prob / length_penalty(|Y|), by which hypotheses of different lengths are compared
     """
 
     ids: list[int]
@@ -40,6 +40,6 @@ def length_penalty(length: int, alpha: float) -> float:
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises ConfigError: alpha is not from 0 to 100."""
+    """ConfigError if alpha is not from 0 to 100."""
     if not 0 <= alpha <= 100:  # so that NaN is refused too
         raise ConfigError(f"translate: alpha must be from 0 to 100, got {alpha}")

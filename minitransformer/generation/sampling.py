@@ -23,9 +23,9 @@ def sample(
     """y_t ~ softmax(logits / temperature) until EOS, for each prompt or source; the ids without BOS, EOS and prompt.
 
     src_ids: (B, S), as in `greedy_search`   max_tokens: of an output, 1 or more
-    temperature: below 1 the probable becomes more probable; 0: always the most probable token
+    temperature: below 1, probable tokens become more probable; 0: always the most probable token
     top_k: only the k most probable tokens are drawn (0: all)      [Fan et al. 2018]
-    top_p: only the fewest tokens with this much probability together, above 0 (1: all)      [Holtzman et al. 2020]
+    top_p: only the fewest tokens with at least this total probability, above 0 (1: all)      [Holtzman et al. 2020]
     seed: the same batch and seed give the same tokens
 
     Raises:
@@ -53,7 +53,7 @@ def sample(
 
 
 def draw_tokens(logits: np.ndarray, draws: np.ndarray, temperature: float, top_k: int, top_p: float) -> np.ndarray:
-    """The token of each row at which the sum of the probabilities, the largest first, passes its number.
+    """The token of each row at which the cumulative probability, largest first, passes the row's draw.
 
     logits: (R, V)   draws: (R,), uniform in [0, 1)   tokens: (R,); the other arguments are those of `sample`
     """

@@ -17,17 +17,17 @@ from minitransformer.text import Tokenizer
 from minitransformer.text.corpus import check_lines
 
 FIRST_BATCHES, BLOCK_BATCHES = 8, 64
-"""Batches in the first block of `search_blocks`, which comes soon, and in the largest. Each has twice as many as the
-one before, since more lines sorted by length together need less padding (figures in benchmarks/notes.md)."""
+"""Batches in the first block of `search_blocks`, which comes soon, and in the largest. Each block has twice as many as
+the one before, since sorting more lines by length needs less padding (figures in benchmarks/notes.md)."""
 
 MAX_SCORES = 1 << 24
-"""Attention scores of a head that a batch may have, of all its sentences together: 64 MiB in float32."""
+"""Maximum number of attention scores per head in a batch, over all its sentences: 64 MiB in float32."""
 
 
 def translate_lines(
     model: Model, tokenizer: Tokenizer, lines: Sequence[str], config: TranslationConfig, progress: bool = False
 ) -> list[str]:
-    """The translation of each line, as one line. That of an empty line, or of spaces alone, is an empty line.
+    """The translation of each line, as one line. An empty line, or one of spaces alone, gives an empty line.
 
     Raises: as `search_lines`; DataError if the model generates an id that the tokenizer does not know.
     """
@@ -44,7 +44,7 @@ def search_blocks(
     progress: bool = False,
     report: Callable[[ShapeError], object] | None = None,
 ) -> Iterator[list[list[Hypothesis]]]:
-    """As `search_lines`, for any number of lines in the memory of one block: yields the hypotheses of each block.
+    """As `search_lines`, for any number of lines with the memory of one block: yields the hypotheses of each block.
 
     Blocks grow from about FIRST_BATCHES batches to BLOCK_BATCHES.
 
@@ -150,7 +150,7 @@ def _batches(sources: list[list[int]], budget: int) -> Iterator[list[int]]:
 
 
 def _blocks(sources: Iterable[list[int]], budget: int) -> Iterator[list[list[int]]]:
-    """The sources in blocks of whole batches, about; a batch has ``budget`` tokens (EOS counts)."""
+    """The sources in blocks of roughly whole batches; a batch has ``budget`` tokens (EOS counts)."""
     block, n_tokens, size = [], 0, FIRST_BATCHES * budget
     for source in sources:
         block.append(source)
@@ -169,15 +169,15 @@ def _encode(
     config: TranslationConfig,
     report: Callable[[ShapeError], object] | None = None,
 ) -> Iterator[list[int]]:
-    """The ids of each line, none for one that is too long, which is reported, or raised if ``report`` is None."""
-    if getattr(model, "is_decoder_only", False):  # what only answers like a Model, an ensemble, need not have it
+    """The ids of each line; one that is too long is reported and gives none, or raises if ``report`` is None."""
+    if getattr(model, "is_decoder_only", False):  # an ensemble that only behaves like a Model need not have it
         raise ConfigError(
             "translate: the model must have an encoder, got a language model; call generate of minitransformer.load"
         )
     limit, reason = config.max_input_length, "translation.max_input_length"
     if model.max_positions is not None and model.max_positions <= limit:
         limit, reason = model.max_positions - 1, f"model.max_positions = {model.max_positions}, EOS takes one"
-    # Of a line of gigabytes no more is encoded: this much has more tokens than the limit, unless it is white space.
+    # Only this much of a line of gigabytes is encoded: it has more tokens than the limit, unless it is white space.
     enough = (limit + 1) * tokenizer.longest_symbol
     for number, line in enumerate(check_lines(lines, "translate"), start=1):
         source = tokenizer.encode(line[:enough]) if line.strip() else []

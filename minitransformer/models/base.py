@@ -20,11 +20,11 @@ from minitransformer.nn.module import Module, Parameter, ParameterVector, unshar
 from minitransformer.nn.randomness import DropoutMasks, Initializer, ShapesOnly
 
 INSTEAD = {
-    **dict.fromkeys(["train", "eval"], "there is no mode: `loss` drops out if it is given dropout masks"),
+    **dict.fromkeys(["train", "eval"], "there is no mode: `loss` applies dropout if it is given dropout masks"),
     "state_dict": "parameters[name].data is an array, and minitransformer.checkpoints writes them all",
     "to": "build the model on the device: build_model(config, xp=cupy), load_model(path, device)",
 }
-"""What to do instead, for attributes that models have in PyTorch and not here."""
+"""What to do instead, for attributes that models have in PyTorch but not here."""
 
 
 class Workload(NamedTuple):
@@ -42,7 +42,7 @@ class Workload(NamedTuple):
 
 
 class Model(Module, ABC):
-    """What the rest of the package needs of a model; a kind of model defines the abstract methods.
+    """What the rest of the package needs from a model; each kind of model defines the abstract methods.
 
     Training calls `loss`; generation calls `start` and `decode_step`; planning reads `workload`.
     Without ``dropout`` a model evaluates: there is no training mode.
@@ -63,7 +63,7 @@ class Model(Module, ABC):
     """Whether the source is a prompt that the output continues; `loss` does not read ``batch.src``."""
 
     supports_half_precision = True
-    """Whether there is a CUDA kernel for each of its rules; those without one run on a GPU as on the CPU."""
+    """Whether each of its rules has a CUDA kernel; those without one run on a GPU as they do on the CPU."""
 
     shares_prefixes = False
     """Whether `decode_step` groups rows by sentence, as a beam's `PrefixTreeCache` needs it."""
@@ -108,7 +108,7 @@ class Model(Module, ABC):
 
     @classmethod
     def parameter_shapes(cls, config: ModelConfig) -> dict[str, tuple[int, ...]]:
-        """The shape of every parameter by its name. No memory is taken for their values."""
+        """The shape of every parameter by its name. No memory is allocated for the values."""
         model = cls.__new__(cls)
         model.build(config, ShapesOnly())
         return {name: parameter.shape for name, parameter in unshared_parameters(model).items()}
@@ -118,7 +118,7 @@ class Model(Module, ABC):
         """Make the layers and parameters, as attributes."""
 
     def build_embeddings(self, config: ModelConfig, init: Initializer) -> Parameter:
-        """Set ``embedding``, of the source, and ``projection``, to logits; returns the target's embedding.
+        """Set ``embedding`` (of the source) and ``projection`` (to logits); return the target's embedding.
 
         All are one matrix, (V, d_model), unless ``model.tie_embeddings`` is false      [sec. 3.4]
         """
@@ -176,7 +176,7 @@ class Model(Module, ABC):
         return src_ids, tgt_ids
 
     def check_last_ids(self, last_ids: Array, cache: KeyValueCache) -> Array:
-        """`check_ids` of what a step of decoding is fed, (R,) to (R, 1); ShapeError if it is not one id per row."""
+        """`check_ids` of a decoding step's input, (R,) to (R, 1); ShapeError if it is not one id per row."""
         ids = self.check_ids(self.xp.asarray(last_ids)[:, None], "last_ids")
         if len(ids) != cache.n_rows:
             raise ShapeError(f"decode_step: last_ids must be one for each of {cache.n_rows} rows, got {len(ids)}")
@@ -203,12 +203,12 @@ class Model(Module, ABC):
         return kernels.mode(self.kernel_mode, "float32" if self.precision == "float32" else "tf32")
 
     def check_ids(self, ids: Array, name: str) -> Array:
-        """``ids``, (B, T), on the model's device. A negative one would index from the end.
+        """``ids``, (B, T), checked and on the model's device. A negative id would index from the end.
 
-        name: ``src_ids`` are of the source, which may have a vocabulary of its own
+        name: ``src_ids`` for ids of the source, which may have a vocabulary of its own
 
         Raises:
-            ShapeError: they are not integers within the vocabulary; those that are on a GPU already are not checked.
+            ShapeError: they are not integers within the vocabulary; ids already on a GPU are not checked.
         """
         where = type(self).__name__
         try:

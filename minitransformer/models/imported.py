@@ -1,4 +1,4 @@
-"""A Transformer with what the weights of other projects need: options off by default, as none is in the paper."""
+"""A Transformer with options that other projects' weights need: off by default, as none is in the paper."""
 
 import math
 from dataclasses import dataclass
@@ -65,7 +65,7 @@ class ImportedTransformer(Transformer):
 
 
 class ActivatedFeedForward(FeedForward):
-    """f(x W1 + b1) W2 + b2 with another function than ReLU."""
+    """f(x W1 + b1) W2 + b2 with a function other than ReLU."""
 
     def __init__(self, config: ImportedConfig, init: Initializer):
         super().__init__(config, init)
@@ -88,7 +88,7 @@ ACTIVATIONS = {
     "gelu": lambda x: x * (functions.erf(x * math.sqrt(0.5)) * 0.5 + 0.5),
     "gelu_sigmoid": lambda x: x * _sigmoid(x * 1.702),
 }
-"""Of a tensor: swish (x * sigmoid), gelu (x * P(N(0, 1) < x)) and its approximation x * sigmoid(1.702 x)."""
+"""Functions of a tensor: swish (x * sigmoid), gelu (x * P(N(0, 1) < x)) and its approximation x * sigmoid(1.702 x)."""
 
 
 def _norms(module: Module) -> list[LayerNorm]:

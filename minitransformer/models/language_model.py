@@ -32,7 +32,8 @@ class LanguageModel(Model):
             return self.token_loss(x, self.embedding, batch.tgt_out)
 
     def start(self, src_ids: Array, max_length: int) -> KeyValueCache:
-        """BOS and each prompt but its last token, with which the search begins, and room for ``max_length`` tokens."""
+        """A cache that holds BOS and each prompt but its last token, with which the search begins, and has room for
+        ``max_length`` tokens."""
         ids = np.pad(to_numpy(self.check_ids(src_ids, "src_ids")), ((0, 0), (1, 0)), constant_values=BOS)  # (B, 1 + S)
         known = ((ids != PAD) & (ids != EOS)).sum(axis=1) - 1  # (B,)
         with no_grad(), self.float32_activations():

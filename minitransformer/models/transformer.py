@@ -20,7 +20,7 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer
 class Transformer(Model):
     """Encoder, decoder, embeddings and output projection      [sec. 3, Figure 1]
 
-    ``model(src_ids, tgt_ids)`` gives logits; ``model.loss(batch)`` what training minimises. Ids are integers in
+    ``model(src_ids, tgt_ids)`` gives logits; ``model.loss(batch)`` what training minimizes. Ids are integers in
     0..V-1, padded with PAD at the end.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The layers of the paper that models are built of."""
+"""The layers of the paper, from which models are built."""
 
 from minitransformer.nn.cache import KeyValueCache
 from minitransformer.nn.module import GradientBuffer, Module, Parameter, ParameterVector

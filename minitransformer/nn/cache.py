@@ -1,4 +1,4 @@
-"""The key-value cache of decoding: keys and values of earlier positions are kept, so a step computes only new ones.
+"""The key-value cache for decoding: keys and values of earlier positions are kept, so a step computes only new ones.
 
 Here each row has its own. `nn/prefix_tree_cache.py` is the version for beams."""
 

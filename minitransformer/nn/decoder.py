@@ -46,7 +46,7 @@ class DecoderLayer(Module):
 
 
 def attend_to_past(attention: MultiHeadAttention, y: Tensor, layer: int, cache: KeyValueCache) -> Tensor:
-    """Masked self-attention of the newest positions, (R, n, d_model), which join the cache."""
+    """Masked self-attention of the newest positions, (R, n, d_model), which are added to the cache."""
     keys, values = cache.append(layer, *attention.keys_values(y))
     queries = attention.queries(cache.group_by_sentence(y))
     return cache.ungroup(attention.attend(queries, keys, values, cache.mask))
@@ -67,6 +67,6 @@ class Decoder(Stack):
 
     def __call__(self, x: Tensor, memory: Tensor, memory_mask: Array, dropout: DropoutMasks | None = None) -> Tensor:
         """x: (B, T, d_model)   memory: (B, S, d_model)   memory_mask: (B, 1, 1, S)"""
-        # Padding stands at the end of a target, so no real position ever attends to it: the causal mask is enough.
+        # Padding is at the end of a target, so no real position ever attends to it: the causal mask is enough.
         causal = causal_mask(x.shape[1], get_array_module(x.data))
         return super().__call__(x, memory, causal, memory_mask, dropout)

@@ -13,8 +13,8 @@ from minitransformer.nn.randomness import DropoutMasks, Initializer, keep_mask
 class Linear(Module):
     """y = x W + b, or x W without a bias
 
-    W is matrices of these ``widths`` side by side. Each starts with the limit of Xavier for its own width: that of one
-    matrix as wide as all together would be too small.
+    W consists of matrices of these ``widths`` side by side. Each is initialized with the Xavier limit for its own
+    width; the limit for one matrix of the total width would be too small.
     """
 
     def __init__(self, d_in: int, widths: Sequence[int], init: Initializer, has_bias: bool = True):
@@ -75,8 +75,8 @@ class ResidualConnection(Module):
 
 
 class Stack(Module):
-    """N layers, one after the other      [sec. 3.1]. Pre-norm ends with a norm of its own, since the sum of the last
-    layer is not normalised."""
+    """N layers, one after the other      [sec. 3.1]. Pre-norm ends with an extra norm, since the output of the last
+    layer is not normalized."""
 
     def __init__(self, layers: Sequence[Module], config: ModelConfig, init: Initializer):
         self.layers = layers

@@ -15,7 +15,7 @@ from minitransformer.autograd import Tensor
 from minitransformer.backend import Array, address, get_array_module
 from minitransformer.errors import AutogradError, ConfigError, quote
 
-ALIGNMENT = 256  # bytes: parameters start at its multiples, so that vector instructions and slices are aligned
+ALIGNMENT = 256  # bytes: parameters start at multiples of it, so that vector instructions and slices are aligned
 
 
 class Parameter(Tensor):
@@ -38,7 +38,7 @@ class Parameter(Tensor):
 
 
 class Module:
-    """Something with parameters: its attributes that are Parameters or Modules, and those in lists, tuples and dicts.
+    """An object with parameters: attributes that are Parameters or Modules, or lists, tuples and dicts of them.
 
     A parameter's name is the path to it, such as ``encoder.layers.0.feed_forward.w1``.
     """
@@ -59,7 +59,7 @@ class Module:
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
     """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot, ``above`` what contains it.
 
-    A module that refers to one above it, as a layer to its model, adds nothing: that one is being searched already.
+    A module that refers to one that contains it, as a layer to its model, adds nothing: it is being searched already.
     """
     if isinstance(value, Parameter):
         yield prefix[:-1], value
@@ -76,7 +76,7 @@ def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[st
 
 
 def _children(value: Any) -> dict:
-    """What a module, a list, a tuple or a dict contains, by name; nothing of anything else."""
+    """What a module, a list, a tuple or a dict contains, by name; nothing for anything else."""
     items = vars(value) if isinstance(value, Module) else value
     if isinstance(items, list | tuple):
         items = dict(enumerate(items))
@@ -84,7 +84,7 @@ def _children(value: Any) -> dict:
 
 
 def _tree(value: Any, seen: set[int]) -> tuple[str, int]:
-    """(`Module.__repr__`, the number of parameters) of a module or what it contains; ("", 0) of what has none."""
+    """(`Module.__repr__`, the number of parameters) of a module or what it contains; ("", 0) if it has none."""
     is_new, _ = id(value) not in seen, seen.add(id(value))
     if isinstance(value, Parameter):
         return f"{value.shape}{'' if is_new else ', shared'}", value.data.size * is_new
@@ -100,7 +100,7 @@ class GradientBuffer:
     """A vector of gradients, laid out like the vector of the parameters.
 
     Attributes:
-        vector: all gradients; zero where none has come.
+        vector: all gradients; zero where there is none yet.
         views: the gradient of each parameter, by its ``id``, a view of ``vector``.
     """
 
@@ -126,7 +126,7 @@ class ParameterVector:
         data, grad: vectors; the gaps that alignment leaves between parameters stay zero.
         table: ``(name, shape, offset in elements)`` of each parameter.
         count: number of parameters, gaps not counted.
-        frozen: names of the parameters that `freeze` was given.
+        frozen: names of the parameters that `freeze` selected.
     """
 
     def __init__(self, model: Module, dtype: str, xp: ModuleType):
@@ -164,11 +164,11 @@ class ParameterVector:
         self.grad.fill(0)
 
     def freeze(self, prefixes: Sequence[str]) -> None:
-        """From now on `zero_frozen` zeroes the gradients of the parameters whose names begin so, as ``encoder`` or
-        ``decoder.layers.0``; a new Adam then leaves them as they are.
+        """Let `zero_frozen` zero the gradients of all parameters whose names have one of the prefixes, such as
+        ``encoder`` or ``decoder.layers.0``; a new Adam then leaves them unchanged.
 
         Raises:
-            ConfigError: no parameter's name begins so.
+            ConfigError: no parameter's name has a given prefix.
         """
         for prefix in prefixes:
             found = [name for name in self.names if f"{name}.".startswith(f"{prefix}.")]
@@ -183,7 +183,7 @@ class ParameterVector:
             self.grad[self._slices[self[name]]] = 0
 
     def gradient_buffers(self, count: int) -> list[GradientBuffer]:
-        """``count`` buffers for as many threads: the first is that of ``grad``, as it is; the others are zeroed."""
+        """A buffer for each of ``count`` threads: the first is that of ``grad``, unchanged; the others are zeroed."""
         while len(self._gradients) < count:
             self._gradients.append(GradientBuffer(self._slices, self.data))
         for gradients in self._gradients[1:count]:
@@ -191,8 +191,8 @@ class ParameterVector:
         return self._gradients[:count]
 
     def check_model(self) -> None:
-        """Refuse to go on with a vector that is not the model's: a layer that was put in later has parameters of its
-        own, which no optimizer would update and no checkpoint would hold.
+        """Check that the vector still holds the model's parameters: those of a layer that was put in later would be
+        updated by no optimizer and saved in no checkpoint.
 
         Raises:
             AutogradError: a layer, a parameter or its array was replaced or added after the vector was made.
@@ -219,7 +219,7 @@ def unshared_parameters(model: Module) -> dict[str, Parameter]:
     """Each parameter once, under its first name.
 
     Raises:
-        AutogradError: two parameters have the same name, as those of ``{1: ..., "1": ...}``.
+        AutogradError: two parameters have the same name, as in ``{1: ..., "1": ...}``.
     """
     names: dict[Parameter, str] = {}
     for name, parameter in model.named_parameters():

@@ -33,7 +33,7 @@ class PositionedEmbedding(Module):
     """
 
     base = 10000.0
-    """That of `sinusoids`; it may be changed before the first call."""
+    """The base of `sinusoids`; it may be changed before the first call."""
 
     def __init__(self, config: ModelConfig, table: Parameter, init: Initializer):
         self.table = table
@@ -41,7 +41,7 @@ class PositionedEmbedding(Module):
         self.learned: Parameter | None = None
         if config.positions == "learned":
             self.learned = Parameter(init.normal(config.max_positions, config.d_model))
-        self._sinusoids: Array | None = None  # of the longest sentence seen, and of some positions more
+        self._sinusoids: Array | None = None  # for the longest sentence seen, and some positions more
 
     def __call__(self, ids: Array, dropout: DropoutMasks | None = None, start: int = 0) -> Tensor:
         """ids: integers, (B, T), the tokens at positions start..start+T-1; y: (B, T, d_model)"""
@@ -53,7 +53,7 @@ class PositionedEmbedding(Module):
         )
 
     def at(self, ids: Array, positions: np.ndarray) -> Tensor:
-        """ids and where each of them stands, (R, n), to (R, n, d_model), without dropout"""
+        """ids and their positions, both (R, n), to (R, n, d_model), without dropout"""
         vectors = self.positions(0, int(positions.max()) + 1).data[positions]
         return functions.embedding(self.table, ids=ids, scale=math.sqrt(self.d_model)) + Tensor(vectors)
 
@@ -66,7 +66,7 @@ class PositionedEmbedding(Module):
                     f"got {stop}; shorten it, or train with a larger model.max_positions or with sinusoidal positions"
                 )
             return self.learned[start:stop]
-        table = self._sinusoids  # read once: another thread may put its own, shorter one there
+        table = self._sinusoids  # read once: another thread may replace it with its own, shorter one
         if table is None or stop > len(table):
             size = max(128, 2 * stop)  # room to grow: decoding asks for one position more at each step
             xp = get_array_module(self.table.data)

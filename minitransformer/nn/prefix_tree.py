@@ -25,7 +25,7 @@ class PrefixTree:
         self._group(np.arange(n_sentences))
 
     def extend(self, is_token: np.ndarray) -> np.ndarray:
-        """One more token for each row where ``is_token``, (R,): the slots, the lowest that no row of its sentence uses.
+        """Slots for one more token in each row where ``is_token``, (R,): the lowest that no row of its sentence uses.
 
         Returns (R,); the values for rows without a token are meaningless.
         """
@@ -41,8 +41,8 @@ class PrefixTree:
         return taken
 
     def keep(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keep some rows, in their order, a row perhaps several times. The last sentences fill the gaps of those that
-        have no row left: returns (moving, gaps), the numbers of the sentences that move and those that they get."""
+        """Keep the given rows, in that order, a row perhaps several times. The last sentences fill the gaps of those
+        that have no row left: returns (moving, gaps), the old and the new numbers of the sentences that move."""
         sentences, slots = self.sentences[rows], self.slots[rows]
         self.slots = slots[:, : np.flatnonzero(slots.any(axis=0)).max(initial=-1) + 1]
         stays = np.isin(np.arange(self.n_sentences), sentences)  # (B,)

@@ -1,8 +1,8 @@
 """The key-value cache of a beam: tokens that a sentence's partial hypotheses share are stored once and read once.
 
 All rows of a sentence attend together, as the queries of one product with its keys, and no key or value moves when a
-beam is reordered. What that gains is in benchmarks/notes.md: in greedy search, where hypotheses share nothing, the
-plain cache is faster.
+beam is reordered. The gain is in benchmarks/notes.md; in greedy search, where hypotheses share nothing, the plain cache
+is faster.
 """
 
 import numpy as np
@@ -14,8 +14,8 @@ from minitransformer.nn.prefix_tree import PrefixTree
 
 
 class PrefixTreeCache(KeyValueCache):
-    """A ``cache`` that a model has started, with keys and values in slots of their sentence: N is the number of slots
-    in use. Its arrays belong to this one from now on, and its tokens take the slots of their positions.
+    """Takes over a ``cache`` that a model has started, its arrays included, and keeps keys and values in slots of their
+    sentence: N is the number of slots in use. The tokens of ``cache`` take the slots of their positions.
 
     ``append`` returns what all slots hold, (B, H, N, d), and ``memory`` and ``memory_mask`` stay those of B sentences.
     Queries are brought into the same form by `group_by_sentence`. With w the maximum number of rows of a sentence:

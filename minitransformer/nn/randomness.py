@@ -55,7 +55,7 @@ class Initializer:
         return np.concatenate([self.xavier(d_in, width) for width in widths], axis=1)
 
     def normal(self, rows: int, d_model: int) -> np.ndarray:
-        """N(0, 1 / d_model), (rows, d_model): embeddings, multiplied by sqrt(d_model), begin with variance 1."""
+        """N(0, 1 / d_model), (rows, d_model): embeddings, multiplied by sqrt(d_model), start with variance 1."""
         return self._generator.normal(0.0, d_model**-0.5, (rows, d_model))
 
     @staticmethod
@@ -68,7 +68,7 @@ class Initializer:
 
 
 class ShapesOnly(Initializer):
-    """Initial values of which only the shapes matter: one zero, broadcast to a whole array, which takes no memory.
+    """Initial values where only the shapes matter: one zero, broadcast to a whole array, which takes no memory.
 
     Raises:
         ConfigError: a parameter would have more than 2^60 values.

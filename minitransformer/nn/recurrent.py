@@ -58,7 +58,7 @@ class NoAttention(Module):
         pass
 
     def source(self, memory: Tensor) -> tuple[Tensor, ...]:
-        """What is computed once for each sentence, of the encoder's output, (B, S, d_model)"""
+        """What is computed once for each sentence from the encoder's output, (B, S, d_model)"""
         return (last_state(memory)[:, None],)
 
     def __call__(self, states: Tensor, mask: Array, last: Tensor) -> Tensor:

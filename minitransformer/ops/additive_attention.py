@@ -38,7 +38,7 @@ def additive_attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...
     grad_v = weights.swapaxes(-1, -2) @ grad_y  # (..., S, d_v)
     (grad_scores,) = softmax_backward(grad_y @ v.swapaxes(-1, -2), saved_softmax)  # (..., T, S)
     grad_w = grad_scores.reshape(-1) @ hidden.reshape(-1, len(w))  # (d_k,)
-    grad_sum = hidden * hidden  # (..., T, S, d_k): the largest array there is, so it is changed in place
+    grad_sum = hidden * hidden  # (..., T, S, d_k): the largest array here, so it is changed in place
     grad_sum -= 1.0
     grad_sum *= -w
     grad_sum *= grad_scores[..., None]

@@ -1,4 +1,4 @@
-"""Label-smoothed cross-entropy of logits, and the plain one, of which perplexity is made  [sec. 5.4]."""
+"""Label-smoothed cross-entropy of logits, and the plain one, from which perplexity is computed  [sec. 5.4]."""
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import PAD
@@ -20,7 +20,7 @@ def cross_entropy_forward(
     real = targets != pad_id  # (N,)
     nll = -xp.where(real, log_p[xp.arange(targets.size), targets], 0.0).sum()
     loss = nll
-    if label_smoothing > 0.0:  # beside a logit of -inf the product with 0 would be NaN
+    if label_smoothing > 0.0:  # with a logit of -inf, the product with 0 would be NaN
         uniform = -xp.where(real, log_p.mean(axis=-1), 0.0).sum()
         loss = (1.0 - label_smoothing) * nll + label_smoothing * uniform
     return (xp.asarray(loss), xp.asarray(nll)), (log_p, targets, real, label_smoothing)

@@ -11,7 +11,7 @@ def embedding_forward(table: Array, *, ids: Array, scale: float = 1.0) -> tuple[
 
     table: (V, d_model)   ids: integers in 0..V-1, (...)   y: (..., d_model)
     """
-    ids = get_array_module(table).asarray(ids)  # of a single number NumPy would give a view of the table, not a copy
+    ids = get_array_module(table).asarray(ids)  # for a single number NumPy would return a view of the table, not a copy
     y = table[ids]  # (..., d_model)
     if scale != 1.0:
         y *= scale

@@ -1,4 +1,4 @@
-"""The error function, of which GELU is made  [Hendrycks and Gimpel 2016]."""
+"""The error function, from which GELU is built  [Hendrycks and Gimpel 2016]."""
 
 import math
 

@@ -19,7 +19,7 @@ def gru_forward(
 ) -> tuple[Array, tuple]:
     """y_t = gru_cell(x_t, y_{t-1}), y_0 = h, over the positions t = 1, 2, ..., or from the last one to the first
 
-    At padding the state stays as it is. So the last state of each row is y[:, -1], or y[:, 0] if reversed.
+    At padding the state does not change, so the last state of each row is y[:, -1], or y[:, 0] if reversed.
 
     x: (B, T, d_in)   h: initial state, (B, d)   y: (B, T, d)
     w_x: (d_in, 3 * d)   w_h: (d, 3 * d)   b_x, b_h: (3 * d,)   mask: boolean, (B, T), True = a token
@@ -36,7 +36,7 @@ def gru_forward(
 
 
 def gru_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """From the last step to the first: grad_h is what all later steps send to the state."""
+    """From the last step to the first: grad_h is the gradient that all later steps send back to the state."""
     saved_linear, steps, mask = saved
     xp, (batch, length, d) = get_array_module(grad_y), grad_y.shape
     grad_h = xp.zeros((batch, d), grad_y.dtype)

@@ -38,8 +38,8 @@ def gru_cell_forward(x: Array, h: Array, w_x: Array, w_h: Array, b_x: Array, b_h
     n = tanh(x W_xn + b_xn + r * (h W_hn + b_hn))    candidate
     y = (1 - z) * n + z * h                          new state      [Cho et al. 2014, eq. 5 to 8]
 
-    As in cuDNN and PyTorch the reset gate follows the product with W_hn; Cho et al. have it before: (r * h) W_hn.
-    W_xr, W_xz and W_xn stand side by side in w_x, as do the others in w_h, b_x and b_h.
+    As in cuDNN and PyTorch, the reset gate follows the product with W_hn; Cho et al. apply it before: (r * h) W_hn.
+    W_xr, W_xz and W_xn are stored side by side in w_x, and likewise the others in w_h, b_x and b_h.
 
     x: (..., d_in)   h, y: (..., d)   w_x: (d_in, 3 * d)   w_h: (d, 3 * d)   b_x, b_h: (3 * d,)
     """

@@ -7,10 +7,10 @@ from minitransformer.ops.rule import Rule
 
 
 def discover() -> dict[str, Rule]:
-    """The rules that stand at module level, ``name = Rule("name", ...)``, in every file of this folder.
+    """The rules defined at module level, ``name = Rule("name", ...)``, in every file of this folder.
 
     Raises:
-        ValueError: a rule is assigned to another name than its own, or two rules share a name.
+        ValueError: a rule is assigned to a name other than its own, or two rules share a name.
     """
     rules: dict[str, Rule] = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):

@@ -15,7 +15,7 @@ class Rule:
     Positional inputs are differentiable, keyword-only options are not.
 
     Attributes:
-        name: the rule, its two functions, its kernels and its tests share it.
+        name: shared by the rule, its two functions, its kernels and its tests.
         n_non_differentiable: how many of the last outputs carry no gradient, such as a metric beside the loss.
         inference_forward: used when nothing is recorded, if that saves work; returns the same ``y``, without ``saved``.
     """

@@ -8,7 +8,7 @@ def softmax_forward(x: Array, *, mask: Array | None = None) -> tuple[Array, tupl
     """y_i = exp(x_i) / sum_j exp(x_j), over the positions where mask is True      [sec. 3.2.1; masks: sec. 3.2.3]
 
     x, y: (..., n)   mask: boolean, broadcasts to x
-    A row that is masked everywhere gives zeros, one with NaN or +inf where mask is True gives NaN.
+    A fully masked row gives zeros; a row with NaN or +inf where mask is True gives NaN.
     """
     xp = get_array_module(x)
     if mask is not None:
@@ -32,7 +32,7 @@ def softmax_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def log_softmax_forward(x: Array) -> tuple[Array, tuple]:
     """y_i = x_i - ln sum_j exp(x_j)
 
-    x, y: (..., n)   A row of -inf alone, or with NaN or +inf, gives NaN.
+    x, y: (..., n)   A row that is all -inf, or that has NaN or +inf, gives NaN.
     """
     xp = get_array_module(x)
     y = x - x.max(axis=-1, keepdims=True)

@@ -12,7 +12,7 @@ from minitransformer.workers import for_blocks
 
 
 class Vectors(Protocol):
-    """What Adam needs of a model: its parameters and their gradients as vectors of one length."""
+    """What Adam needs from a model: its parameters and their gradients as vectors of one length."""
 
     data: Array
     grad: Array
@@ -22,8 +22,8 @@ class Adam:
     """m = beta1 m + (1 - beta1) g,   v = beta2 v + (1 - beta2) g^2
     w = w - lrate * (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)      [Kingma & Ba 2015, algorithm 1]
 
-    One pass over the vectors of ``parameters`` (such as a ParameterVector), shared by threads: the same bits for any
-    number of them.
+    One pass over the vectors of ``parameters`` (such as a ParameterVector), shared by threads: any number of them gives
+    the same bits.
 
     Attributes:
         m, v: running means of the gradient and of its square, vectors like the parameters.
@@ -32,7 +32,7 @@ class Adam:
 
     def __init__(self, parameters: Vectors, beta1: float = 0.9, beta2: float = 0.98, eps: float = 1e-9):
         if hasattr(parameters, "check_model"):
-            parameters.check_model()  # what was put into the model later would not be learned
+            parameters.check_model()  # what was added to the model later would not be learned
         xp = get_array_module(parameters.data)
         self.parameters = parameters
         self.beta1, self.beta2, self.eps = beta1, beta2, eps

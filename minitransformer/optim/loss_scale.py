@@ -25,7 +25,7 @@ class LossScale:
         return cls(FIRST, 0, True) if precision == "float16" else cls()
 
     def adapt(self, gradient_norm: float) -> bool:
-        """Adapts the scale; returns whether the gradient is finite.
+        """Adapt the scale; return whether the gradient is finite.
 
         Raises:
             TrainingError: gradients overflow although the scale is 1.

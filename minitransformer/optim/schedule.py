@@ -1,4 +1,4 @@
-"""The learning rate: linear warm-up, then decay with the inverse square root  [eq. 3], or none."""
+"""The learning rate: linear warm-up, then inverse-square-root decay  [eq. 3] or none."""
 
 from minitransformer.config import TrainingConfig
 

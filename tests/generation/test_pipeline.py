@@ -125,7 +125,7 @@ def test_a_known_name_is_a_file_of_the_checkout_or_of_the_working_directory(tmp_
     ) in refused()
     for place in (where, checkout / "models" / "xx-yy.npz"):
         place.write_bytes(weights[:-1] + b"!")
-        assert re.search(r"must have the SHA-256 \w{64}; take the file once more from a checkout;", refused())
+        assert re.search(r"must have the SHA-256 \w{64}; copy the file again from a checkout;", refused())
         place.write_bytes(weights)
         assert load("xx-yy").translate([]) == []
 
