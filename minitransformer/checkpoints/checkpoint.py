@@ -88,7 +88,7 @@ class Checkpoint:
                     "checkpoint that training wrote"
                 )
         xp = load_array_module(device)
-        # What was trained in half precision on a GPU holds float32 parameters: NumPy computes with them as they are.
+        # A model trained in half precision on a GPU has float32 parameters: NumPy computes with them as they are.
         execution = self.config.execution
         precision = "float32" if xp is np else execution.precision
         self._check_fits(model_class(self.config.model).parameter_shapes(self.config.model))
@@ -175,7 +175,7 @@ def load_checkpoint(path: str | Path, with_optimizer: bool = True) -> Checkpoint
         # A damaged offset is an invalid argument to the operating system.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise CheckpointError(f"checkpoint: {path} cannot be read: {error.strerror}") from error
-        first_line = str(error).split("\n")[0]  # NumPy goes on: how to load what is unsafe
+        first_line = str(error).split("\n")[0]  # in the rest NumPy says how to load what is unsafe
         reason = printable(f"{type(error).__name__}: {first_line}", 120)
         raise DamagedCheckpointError(
             f"checkpoint: {path} must be a whole checkpoint, got a damaged or foreign file ({reason}); "

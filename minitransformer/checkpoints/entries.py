@@ -1,4 +1,4 @@
-"""The zip archive of a checkpoint: how it is written, and how it is read, though a stranger may have made it."""
+"""The zip archive of a checkpoint: how it is written, and how it is read, even if a stranger made it."""
 
 import math
 import zipfile
@@ -14,7 +14,7 @@ VECTORS = ("parameters", "adam_m", "adam_v")
 PACKED = ("codes", "scales")
 ENTRIES = ("header", "tokenizer", *VECTORS, *PACKED)
 MAX_HEADER = 1 << 22
-"""Bytes of the longest header: a model of 1,000 layers has one of about 3 million."""
+"""Maximum bytes of a header: a model of 1,000 layers has one of about 3 million."""
 
 
 def write_entries(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
@@ -29,7 +29,7 @@ def write_entries(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def read_entries(path: str | Path, unwanted: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The arrays of the file but the ``unwanted`` ones; ValueError, or another error, if it is no checkpoint.
+    """The arrays of the file but the ``unwanted`` ones; ValueError, or another error, if it is not a checkpoint.
 
     No entry takes more memory than the file has bytes: `numpy.load` would allocate what the header of an array states.
     """
@@ -52,9 +52,9 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, size: int) -> np.nd
         np.lib.format.read_magic(file)
         try:
             shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        except MemoryError as error:  # Python's parser has one for thousands of signs
+        except MemoryError as error:  # Python's parser raises it for thousands of signs
             raise ValueError(f"{entry.filename} has a header that describes no array") from error
         if file.tell() + math.prod(shape) * dtype.itemsize != entry.file_size:
             raise ValueError(f"{entry.filename} has {entry.file_size} bytes for an array of shape {shape}")
-    with archive.open(entry) as file:  # from its begin, so that its CRC is checked
+    with archive.open(entry) as file:  # from its start, so that its CRC is checked
         return np.lib.format.read_array(file, allow_pickle=False)

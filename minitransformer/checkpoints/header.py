@@ -1,4 +1,4 @@
-"""What the header of a checkpoint must hold. Checksums show damage, but not values that no training has written."""
+"""What the header of a checkpoint must hold. Checksums reveal damage, but not values that training never writes."""
 
 import math
 import re
@@ -8,7 +8,7 @@ from minitransformer.errors import quote
 ParameterTable = list[tuple[str, tuple[int, ...], int]]
 """``(name, shape, offset in elements)`` of every parameter."""
 MAX_AXES = 32
-"""Axes of an array in a file: the product of a shape of 100,000 numbers takes minutes."""
+"""Maximum axes of an array in a file: the product of a shape of 100,000 numbers takes minutes."""
 
 
 def shapes(table: ParameterTable) -> dict[str, tuple[int, ...]]:
@@ -48,7 +48,7 @@ def table_from(entries: list, length: int) -> ParameterTable:
 
 
 def new_name(name: str) -> str:
-    """The name that a parameter has now: attention's matrices and biases once were ``w_q`` and ``b_q`` beside each
-    other, and are ``w_q.weight`` and ``w_q.bias``."""
+    """The current name of a parameter: attention's matrices and biases were once called ``w_q`` and ``b_q``, and are
+    now ``w_q.weight`` and ``w_q.bias``."""
     name = re.sub(r"(attention\.w_(q|kv|o))$", r"\1.weight", name)
     return re.sub(r"(attention\.)b_(q|kv|o)$", r"\1w_\2.bias", name)

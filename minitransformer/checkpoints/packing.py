@@ -1,4 +1,4 @@
-"""Parameters as 8-bit integers, a quarter of the size: for a model that is given away, not for one that trains on."""
+"""Parameters as 8-bit integers, a quarter of the size: for a model to distribute, not for one to train further."""
 
 import math
 
@@ -13,8 +13,8 @@ LARGEST = 127
 def pack(parameters: np.ndarray, table: ParameterTable) -> tuple[np.ndarray, np.ndarray]:
     """(codes, scales): parameter = code * scale of its row, with scale = max |row| / 127.
 
-    A row is the last axis of a parameter of two axes or more. Half a scale is the largest error. Of a vector each value
-    is a row, so that it stays as it is: there are few, and one of them may be far beyond the others.
+    A row is the last axis of a parameter with two axes or more. The largest error is half a scale. In a vector each
+    value is a row of its own, so that it stays as it is: there are few, and one may be far larger than the others.
 
     parameters: (n,) finite   codes: (n,) int8, 0 in gaps   scales: (rows,) float32, in the order of the table
     """

@@ -114,7 +114,7 @@ class RunFolder:
     def prune(self, training: TrainingConfig, update: int) -> None:
         """Delete all but the `newest` ``keep_checkpoints`` (0: delete none) up to ``update``.
 
-        Those beyond it are damaged ones that a resumed run skipped: they must not count as the newest.
+        Those after ``update`` are damaged ones that a resumed run skipped: they must not count as the newest.
         """
         known = [path for path in self.paths() if path.name <= self.path_of(update).name]
         kept = newest(known, training.keep_checkpoints or len(known), training)
@@ -124,9 +124,9 @@ class RunFolder:
 
 
 def newest(paths: Sequence[Path], count: int, training: TrainingConfig) -> list[Path]:
-    """The ``count`` newest of ``paths``, oldest first: those that the run would have without a stop, and the last.
+    """The ``count`` newest of ``paths``, oldest first: those that an uninterrupted run would have, and the last.
 
-    What a signal left between two of them comes only where they are too few.
+    Checkpoints that a signal left between two of these are used only if the others are too few.
     """
 
     def is_regular(path: Path) -> bool:

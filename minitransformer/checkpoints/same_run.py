@@ -1,11 +1,11 @@
-"""Which checkpoints are of one run: settings that change the parameters stay as they are from its first update on."""
+"""Which checkpoints belong to one run: settings that affect the parameters stay the same from its first update on."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from minitransformer.config import Config
 
-# Settings that do not change the parameters, up to rounding. Files may move: their contents are compared by the
+# Settings that do not affect the parameters, up to rounding. Files may move: their contents are compared by the
 # fingerprint and by the tokenizer's text.
 MAY_CHANGE = {
     "data": set("train_src train_tgt train_ids valid_src valid_tgt tokenizer".split()),
@@ -17,7 +17,7 @@ MAY_CHANGE = {
 
 
 def changed_settings(first: Config, other: Config) -> Iterator[tuple[str, Any, Any]]:
-    """``(key, value, value of the other)`` of every setting in which two runs, but no two parts of one, may differ."""
+    """``(key, value, value of the other)`` of every setting that differs and must be the same throughout a run."""
     ours, theirs = first.to_dict(), other.to_dict()
     for section in ("model", "data", "training"):
         for name, value in ours[section].items():

@@ -13,8 +13,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     shown = "checkpoint files; with --last: the training.directory of one run"
     parser.add_argument("checkpoints", type=Path, nargs="+", metavar="CHECKPOINT", help=shown)
     shown = (
-        "the K newest checkpoints of the run, of those that a signal left between others only if it has too few "
-        "(default: the files that are named)"
+        "the K newest checkpoints of the run; those that a signal left between others are used only if there are too "
+        "few (default: the files that are named)"
     )
     parser.add_argument("--last", type=at_least_one, metavar="K", help=shown)
     shown = "round each row of parameters to 8-bit integers and a scale: a quarter of the size (default: as trained)"

@@ -10,10 +10,11 @@ from minitransformer.cli.options import add_number, add_parallel_texts, add_proc
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     shown = "encode aligned text into memory-mapped token ids, for text larger than memory"
-    description = "Encode aligned text into a folder of token ids, to be named by data.train_ids."
+    description = "Encode aligned text into a folder of token ids, for data.train_ids."
     parser = commands.add_parser("binarise", help=shown, description=description)
     add_parallel_texts(parser)
-    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help="of `bpe train`, or a checkpoint")
+    shown = "file made by `bpe train`, or a checkpoint"
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help=shown)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to create")
     add_number(parser, "--max-length", 256, "leave out and count pairs with a longer side; tokens, including EOS")
     add_processes_option(parser)

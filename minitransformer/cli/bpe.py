@@ -8,7 +8,7 @@ from minitransformer.cli.common import print_line, report, writable_file
 from minitransformer.cli.options import add_number, add_output_option, add_processes_option
 
 MOST_TOKENS = 1.1
-"""Tokens per word of byte-pair encoding: a vocabulary that needs more makes every sequence longer."""
+"""Maximum tokens per word, as a multiple of byte-pair encoding's: more would make every sequence longer."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:

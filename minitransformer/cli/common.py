@@ -1,4 +1,4 @@
-"""Shared by several commands: messages of errors, writable outputs, loading a model."""
+"""Shared by several commands: error messages, writable outputs, loading a model."""
 
 import argparse
 import contextlib
@@ -25,7 +25,7 @@ BAD_INPUT, INTERRUPTED, FAULT = 2, 130, 1
 """Exit codes: bad input; SIGINT, as shells report it; a bug in the program."""
 
 MAX_MESSAGE = 2000
-"""Characters of a message."""
+"""Maximum characters of a message."""
 
 
 def explain(error: BaseException) -> tuple[str, int]:
@@ -53,13 +53,13 @@ def print_line(command: str, message: str) -> None:
     """Prints ``message`` as one line on standard error, after the name of the command; control characters escaped."""
     line = printable(message, MAX_MESSAGE).removeprefix(f"{command}: ")
     with contextlib.suppress(OSError):  # if standard error is closed or full, only the exit code remains
-        # A progress bar, perhaps that of a rank of this job, may stand in the last line of a terminal: it is erased.
+        # A progress bar, perhaps that of a rank of this job, may be in the last line of a terminal: it is erased.
         begin = "\r\x1b[K" if sys.stderr.isatty() else ""
         print(f"{begin}minitransformer {command}: {line}", file=sys.stderr)
 
 
 def report_errors(main: Callable[..., int]) -> Callable[..., int]:
-    """``main`` of a program of its own, whose users' errors become one line on standard error and exit code 2, or 130
+    """``main`` of a separate program, with users' errors turned into one line on standard error and exit code 2, or 130
     after Ctrl-C."""
 
     @wraps(main)
@@ -119,7 +119,7 @@ def open_model(arguments: argparse.Namespace) -> "tuple[Model, Tokenizer, Transl
 
 
 def with_vocabulary(config: Config) -> Config:
-    """``config`` with the vocabulary size of its tokenizer, as training would take it, unless it has a size.
+    """``config`` with the vocabulary size of its tokenizer, as in training, unless it has a size.
 
     Raises:
         ConfigError: there is neither a size nor a tokenizer.

@@ -30,33 +30,33 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     _add_scores(parser)
     shown = "print what averaging, the beam and the length penalty each add (default: one score)"
     parser.add_argument("--ablation", action="store_true", help=shown)
-    shown = "checkpoints in the mean of --ablation (default: 5)"
+    shown = "number of checkpoints that --ablation averages (default: 5)"
     parser.add_argument("--last", type=at_least_one, metavar="K", help=shown)
     add_search_options(parser)
     parser.set_defaults(run=run)
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    shown = "sacreBLEU's tokenizer: that of the language for Chinese, Japanese and Korean (default: 13a)"
+    shown = "sacreBLEU's tokenizer; for Chinese, Japanese and Korean, that of the language (default: 13a)"
     parser.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help=shown)
     parser.add_argument(
         "--compare",
         type=Path,
         metavar="FILE",
-        help="translations of another system, line by line: print whether the difference is more than chance, by a "
-        "paired bootstrap (default: one system alone)",
+        help="translations of another system, line by line: print whether the difference is significant, by a paired "
+        "bootstrap (default: one system alone)",
     )
     parser.add_argument(
         "--language",
         choices=("de", "fr", "en"),
-        help="language of the references: print the paper's own BLEU too, of Moses' words and, in German, split "
+        help="language of the references: also print the paper's own BLEU, with Moses' words and, in German, split "
         "compounds (default: sacreBLEU alone)",
     )
     parser.add_argument(
         "--normalize-punctuation",
         action="store_true",
-        help="print BLEU also with the quotation marks, dashes and so on of both sides made those of ASCII, by the "
-        "rules of --language (default: as they are alone)",
+        help="also print BLEU with the quotation marks, dashes and so on of both sides converted to ASCII, by the "
+        "rules of --language (default: only as they are)",
     )
 
 
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
         _print_ablation(rows)
     else:
         _print_scores(rows[0])
-    if arguments.output:  # last: a full disk does not take the scores along
+    if arguments.output:  # last: a full disk does not lose the scores
         write_text(arguments.output, "".join(f"{line}\n" for line in hypotheses))
 
 
@@ -106,7 +106,7 @@ def _count_words(lines: list[str]) -> int:
 def _translate(
     sources: list[str], model: "Model", tokenizer: "Tokenizer", search: TranslationConfig
 ) -> tuple[list[str], dict]:
-    """The translations, and what they took."""
+    """The translations, and the time they took."""
     from minitransformer.generation import translate_lines
 
     start = time.perf_counter()

@@ -13,18 +13,18 @@ from minitransformer.errors import ConfigError
 IMPORTED = """\
 SOURCE is the .npz of a Marian model (OPUS-MT) with its vocabulary beside it, a folder of Hugging Face's MarianMT with
 model.safetensors, or the state dict of PyTorch's nn.Transformer (.safetensors, .npz). Nothing in it is executed. The
-result is an ordinary checkpoint: translate, evaluate, plot and training.init_from take it."""
+result is an ordinary checkpoint: translate, evaluate, plot and training.init_from accept it."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("import", help="read a model of another project", description=IMPORTED)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="file or folder")
     add_output_option(parser, "checkpoint to write")
-    torch = parser.add_argument_group("for a state dict of PyTorch, which does not say")
+    torch = parser.add_argument_group("for a PyTorch state dict, which does not contain them")
     torch.add_argument("--heads", type=at_least_one, metavar="H", help="attention heads; must be given")
     torch.add_argument("--norm", choices=("post", "pre"), help="norm_first=True is pre (default: post)")
     torch.add_argument("--activation", choices=("relu", "gelu"), help="inside the feed-forward layers (default: relu)")
-    torch.add_argument("--tokenizer", metavar="FILE", help="that of bpe train (default: a model of ids alone)")
+    torch.add_argument("--tokenizer", metavar="FILE", help="made by bpe train (default: a model of ids only)")
     parser.set_defaults(run=run_import)
 
     parser = commands.add_parser("export", help="write a model as other projects read it")
@@ -67,7 +67,7 @@ def run_import(arguments: argparse.Namespace) -> None:
         )
     checkpoint.build()  # which checks that vocabulary and model fit
     checkpoint.save(output)
-    what = "with its vocabulary" if checkpoint.tokenizer_text else "of token ids alone: no vocabulary is there"
+    what = "with its vocabulary" if checkpoint.tokenizer_text else "of token ids only: no vocabulary was found"
     model = checkpoint.config.model
     report(f"{output}: {model.n_layers} layers, d_model {model.d_model}, {what}")
     changed = {each.name: getattr(model, each.name) for each in fields(model)}
@@ -77,7 +77,7 @@ def run_import(arguments: argparse.Namespace) -> None:
 
 
 def _is_marian(path: Path) -> bool:
-    """Whether it has Marian's settings; also where it is no archive, which `read_npz` reports."""
+    """Whether it has Marian's settings; True also if it is not an archive, which `read_npz` reports."""
     try:
         with zipfile.ZipFile(path) as archive:
             return "special:model.yml.npy" in archive.namelist()

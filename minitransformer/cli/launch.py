@@ -8,10 +8,9 @@ from minitransformer.config import Config
 from minitransformer.errors import ConfigError
 
 DESCRIPTION = """\
-Start N ranks of a training on this machine. They share the micro-batches of each update: the result depends on N only
-through the rounding of sums, which training amplifies. On GPUs each rank uses one of its own. If one rank fails, all
-end, with one message that names it. Ctrl-C (SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and
-exit.
+Train with N ranks on this machine. They share the micro-batches of each update: the result depends on N only through
+the rounding of sums, which training amplifies. On GPUs, each rank uses one of its own. If one rank fails, all end, with
+one message that names it. Ctrl-C (SIGINT), SIGTERM or SIGHUP is passed on: the ranks save a checkpoint and exit.
 For several machines start `minitransformer train` itself with mpiexec or srun: see docs/ranks.md."""
 
 

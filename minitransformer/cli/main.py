@@ -22,12 +22,12 @@ RETIRED_COMMANDS = {
     "data": "run python -m examples.data in the checkout",
     "bpe encode": "call Tokenizer.load(FILE).encode(LINE), of minitransformer.text, in Python",
     "bpe decode": "call Tokenizer.load(FILE).decode(IDS), of minitransformer.text, in Python",
-    "bpe import": "nothing: bpe train learns the merges anew",
+    "bpe import": "nothing: bpe train learns the merges again",
     "bpe export": "nothing: the file of bpe train has the merges, one a line",
     "plot architecture": "run python -m examples.paper.architecture in the checkout",
     "doctor --ids": "nothing: train checks the ids when it opens them",
 }
-"""What stands in their place."""
+"""What to do instead of each."""
 
 PIPE_CLOSED = 141
 """The exit code that a shell shows for SIGPIPE."""
@@ -66,7 +66,7 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0, or 2 for bad input, 130 interrupted, 141 reader gone."""
+    """Run one command; return the exit code: 0, or 2 for bad input, 130 if interrupted, 141 if the reader has gone."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # the caller closed it
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115

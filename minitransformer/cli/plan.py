@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 MIB, GIB = 1 << 20, 1 << 30
 DESCRIPTION = """\
-Predict the peak memory of an update on the CPU from small batches, which it computes: parameters, gradients, Adam,
-activations, working memory. The memory of Python and its libraries is not included. Kernels of a GPU keep less, in half
-precision half, but more logits: --memory leaves them room where execution.device is cuda. Then the disk space of the
-run, its FLOPs by formula, and the hours that these take."""
+Predict the peak memory of an update on the CPU by running small batches: parameters, gradients, Adam, activations,
+working memory. The memory of Python and its libraries is not included. GPU kernels keep less (half precision: half as
+much), but more logits: --memory leaves room for them if execution.device is cuda. Then print the disk space of the run,
+its FLOPs by formula, and the hours that these take."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -29,11 +29,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     shown = "tokens of a sentence on either side; a batch has as many sentences as fit"
     add_number(parser, "--length", 32, shown)
     number = partial(at_least_one, kind=float)
-    shown = "memory of a card or machine, GiB: prints the largest micro-batch for which it has room (default: none)"
+    shown = "memory of a card or machine, GiB: prints the largest micro-batch that fits (default: none)"
     parser.add_argument("--memory", type=number, metavar="GIB", help=shown)
-    shown = (
-        "floating-point operations that training sustains, TFLOP/s (default: those of a large product, measured now)"
-    )
+    shown = "sustained speed of training, TFLOP/s (default: that of a large product, measured now)"
     parser.add_argument("--tflops", type=float, metavar="X", help=shown)
     parser.set_defaults(run=run)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from minitransformer.text import Tokenizer
 
 MAX_TOKENS = 250
-"""Tokens of a sentence in an attention map: more make a picture that no one can read, or no memory holds."""
+"""Maximum tokens of a sentence in an attention map: with more, the picture is unreadable or too large for memory."""
 
 KINDS = {
     "cross": ("encoder-decoder attention", "decoder.{}.cross_attention"),
@@ -54,7 +54,7 @@ def _add_attention(actions: argparse._SubParsersAction) -> None:
     attention.add_argument("--layer", type=int, metavar="N", help="layer, counted from 1 (default: the last)")
     shown = "head, counted from 1; can be repeated (default: all)"
     attention.add_argument("--head", type=int, action="append", metavar="N", help=shown)
-    shown = "draw lines between two columns of subwords, as Figures 3 to 5 (default: a map with a cell for each weight)"
+    shown = "draw lines between two columns of subwords, as in Figures 3-5 (default: a map with a cell for each weight)"
     attention.add_argument("--lines", action="store_true", help=shown)
     add_search_options(attention)
     add_output_option(attention, "PNG, SVG or HTML file to write; a page in HTML shows all kinds, layers and heads")
@@ -163,7 +163,7 @@ def _attentions(
 
 
 def save_picture(figure: "Figure", output: Path, say: Callable[[str], None]) -> None:
-    """Write a PNG or SVG file.   say: is given each warning, such as of letters that no font has"""
+    """Write a PNG or SVG file.   say: called with each warning, such as about letters that no font has"""
     from minitransformer.figures import picture_bytes
 
     with warnings.catch_warnings(record=True) as caught:

@@ -1,8 +1,8 @@
-"""``train --rules FOLDER``: the user's own functions compute rules of the engine.
+"""``train --rules FOLDER``: the user's own functions replace rules of the engine.
 
 ``rules.py``, a program beside the folder, knows how. It defines ``own_rules(folder, say)``: a context manager within
-which training runs with the folder's functions, and which gives their names and the hashes of their sources.
-``lessons/rules.py`` is one.
+which training runs with the folder's functions, and which yields their names and the hashes of their sources.
+``lessons/rules.py`` is an example.
 """
 
 import runpy
@@ -20,7 +20,7 @@ from minitransformer.errors import ConfigError, MiniTransformerError
 
 @contextmanager
 def rules_of(folder: Path, config: Config, n_ranks: int, say: Callable[[str], object]) -> Iterator[Mapping[str, str]]:
-    """Run ``rules.py`` and the code in ``folder``; within the block its functions compute. Gives names and hashes.
+    """Run ``rules.py`` and the code in ``folder``; within the block its functions compute. Yields names and hashes.
 
     Raises:
         ConfigError: there is no such folder or program, it fails or refuses the folder's functions, or training would
@@ -37,14 +37,14 @@ def rules_of(folder: Path, config: Config, n_ranks: int, say: Callable[[str], ob
         own_rules = runpy.run_path(str(program))["own_rules"]
     except MiniTransformerError:
         raise
-    except (Exception, SystemExit) as error:  # whatever somebody wrote there
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise ConfigError(f"--rules: {program} must define own_rules, got {type(error).__name__}: {error}") from error
     with own_rules(folder.resolve(), say) as hashes:
         yield hashes
 
 
 def _check_place(config: Config, n_ranks: int) -> None:
-    """The functions are called by one thread of one process, with arrays of NumPy."""
+    """The functions are called by one thread of one process, with NumPy arrays."""
     training = config.training
     if n_ranks > 1:
         raise ConfigError(f"--rules: there must be one rank, got {n_ranks}")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 DESCRIPTION = """\
 Train a model according to CONFIG. If training.directory holds checkpoints of the same run, training resumes from the
-newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. A finished training writes its
-FLOPs, by formula and as the paper counts, to cost.json there. Started by mpiexec, srun or `minitransformer launch`, all
-ranks train together and share training.micro_batches."""
+newest, bit for bit. Ctrl-C (SIGINT), SIGTERM or SIGHUP saves a checkpoint and exits. A finished run writes its FLOPs,
+by formula and as the paper counts, to cost.json there. Started by mpiexec, srun or `minitransformer launch`, all ranks
+train together and share training.micro_batches."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -33,8 +33,8 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--profile",
         action="store_true",
-        help="at the end write the forward and backward time of each op in the updates of this call to profile.json in "
-        "training.directory, the longest first (default: no)",
+        help="at the end, write the forward and backward time of each op in the updates of this call to profile.json "
+        "in training.directory, longest first (default: no)",
     )
     parser.add_argument(
         "--detect-anomaly",
@@ -46,13 +46,13 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--rules",
         type=Path,
         metavar="FOLDER",
-        help="train with the functions in FOLDER, such as lessons/mine, in the place of the engine's rules: runs their "
+        help="train with the functions in FOLDER, such as lessons/mine, in place of the engine's rules: runs their "
         "code, and rules.py beside FOLDER, which knows how they are called (default: no)",
     )
     start = parser.add_argument_group("ranks on GPUs of several machines, where neither MPI nor Slurm numbers them")
     start.add_argument("--rank", type=int, metavar="R", help="the number of this rank, from 0")
     start.add_argument("--size", type=int, metavar="N", help="how many ranks there are")
-    start.add_argument("--job", metavar="NAME", help="a name that all ranks are given, and no earlier start had")
+    start.add_argument("--job", metavar="NAME", help="a name that all ranks share and no earlier start had")
     parser.set_defaults(run=run)
 
 
@@ -85,7 +85,7 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
     if arguments.rules is not None:
         rules = rules_of(arguments.rules, config, process_group.size, say)
     if is_rank_0 and (why := unused_gpu(config.execution.device)):
-        say(why)  # first: what is refused on the CPU, such as half precision, may be a fault of the GPU
+        say(why)  # first: if the CPU refuses something, such as half precision, the unused GPU may be why
     with rules as hashes, detect_anomaly(arguments.detect_anomaly):
         trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
         outcome = trainer.run()

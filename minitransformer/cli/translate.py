@@ -16,7 +16,7 @@ from minitransformer.files import MAX_LINE
 DESCRIPTION = """\
 Translate standard input, one sentence a line, to standard output, block by block as it is read; prompt if it is a
 terminal. A line that is longer than --max-input-length, or not UTF-8, gives an empty line, a message that names it,
-and, at the end, exit code 2. When the command is interrupted, what it has printed is whole lines, in order."""
+and, at the end, exit code 2. If the command is interrupted, it has printed whole lines only, in order."""
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:

@@ -11,13 +11,13 @@ from minitransformer.backend import Array
 
 
 class Communicator(ABC):
-    """``size`` processes, this is number ``rank`` (from 0). All call the same methods in the same order.
+    """One of ``size`` processes: number ``rank``, from 0. All call the same methods in the same order.
 
     Arrays are contiguous: float32, float64 or int64 (NCCL: bfloat16 and float16 too); after every call all ranks hold
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
-    board: SharedMemory where all ranks are on one machine, else None: ``numbers``, the sums that each has reached, and
-        ``busy``, above 0 for one that does work for which the others may have to wait long
+    board: SharedMemory if all ranks are on one machine, else None: ``numbers``, the sum that each has reached, and
+        ``busy``, above 0 for each whose work may keep the others waiting for long
     """
 
     def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
@@ -79,8 +79,8 @@ class Communicator(ABC):
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Around work for which the others may have to wait long, such as validation. On one machine no timeout runs;
-        on several the others do not know, and ``training.timeout`` must be longer than the work."""
+        """Around work that may keep the others waiting for long, such as validation. On one machine no timeout runs;
+        on several the others do not know of it, and ``training.timeout`` must be longer than the work."""
         flags = [0] * self.size if self.board is None else self.board.busy
         flags[self.rank] = 1
         try:

@@ -23,11 +23,11 @@ Work = Callable[[ProcessGroup], int]
 FormatError = Callable[[BaseException], tuple[str, int]]
 
 QUIET = "ignore:resource_tracker:UserWarning"
-"""Said if all ranks are killed at once."""
+"""Python prints this warning if all ranks are killed at once."""
 
 
 def launch(work: Work, size: int, print_error: Callable[[str], object], format_error: FormatError) -> int:
-    """``work(process group)`` in ``size`` new Python processes; the exit code of the job: 0 if all went well.
+    """Run ``work(process group)`` in ``size`` new Python processes; return the job's exit code, 0 if all went well.
 
     A rank reports the end of its work, or its failure, through a pipe. The first that fails, or ends without a report,
     ends all. SIGINT, SIGTERM and SIGHUP are passed on to the ranks, which save and leave.
@@ -142,5 +142,5 @@ def _how_it_ended(process: SpawnProcess) -> str:
     code = process.exitcode
     if code is None or code >= 0:
         return f"(process {process.pid}) ended unexpectedly, with exit code {code}"
-    reason = " (so the system does when memory runs out)" if -code == getattr(signal, "SIGKILL", 0) else ""
+    reason = " (as the system does when memory runs out)" if -code == getattr(signal, "SIGKILL", 0) else ""
     return f"(process {process.pid}) ended unexpectedly: it was killed by {signal.Signals(-code).name}{reason}"

@@ -15,7 +15,7 @@ SMALL = 1 << 16
 class SharedMemory:
     """What ``size`` ranks share: made by the process that starts them, and passed on as an argument.
 
-    It has no name in any folder, so that it is gone with the last process, however that ends.
+    It has no name in any folder, so it is gone with the last process, in whatever way that ends.
     """
 
     def __init__(self, size: int, context: BaseContext):
@@ -28,7 +28,8 @@ class SharedMemory:
 class LocalCommunicator(Communicator):
     """Each rank copies its array to the shared memory, adds up a slice of all arrays, and reads the slices of all.
 
-    Chunks take turns in two buffers: a rank that writes the next but one has been at a meeting where all had read this.
+    Chunks alternate between two buffers: before a rank writes the next but one, it has met all others after they had
+    read this one.
     """
 
     def __init__(self, rank: int, shared: SharedMemory):

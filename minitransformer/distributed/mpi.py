@@ -1,4 +1,4 @@
-"""Ranks on the CPUs of one or several machines, started by mpiexec or srun: sums of host arrays by mpi4py."""
+"""Ranks on the CPUs of one or several machines, started by mpiexec or srun: sums of host arrays with mpi4py."""
 
 import os
 import time
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20
 """Bytes that each rank sends at a time where sums are in order: the copies stay small."""
 SPIN, NAP = 0.002, 0.0002
-"""Seconds in which MPI is asked without a pause whether a sum has arrived, and of the pauses after that."""
+"""Seconds for which MPI is polled without a pause until a sum has arrived, and seconds of each pause after that."""
 
 
 class MpiCommunicator(Communicator):

@@ -63,7 +63,7 @@ class NcclCommunicator(Communicator):
         on_host = isinstance(array, np.ndarray)
         device = self._cupy.asarray(array) if on_host else array
         kind, pointer, stream = self._kind_of(device), device.data.ptr, self._cupy.cuda.get_current_stream()
-        stream.synchronize()  # this rank's own work is no wait for the others
+        stream.synchronize()  # this rank's own work does not count as waiting for the others
         with self.waiting(), self._explaining():
             self._communicator.allReduce(pointer, pointer, device.size, kind, self._nccl.NCCL_SUM, stream.ptr)
             stream.synchronize()
@@ -77,7 +77,7 @@ class NcclCommunicator(Communicator):
     def _explaining(self) -> Iterator[None]:
         try:
             yield
-        except (self._nccl.NcclError, KeyError) as error:  # CuPy has no words for a status of 7 or above
+        except (self._nccl.NcclError, KeyError) as error:  # CuPy has no text for a status of 7 or above
             got = f"status {error}" if isinstance(error, KeyError) else error
             raise BackendError(f"ranks: NCCL must connect the GPUs, got {got}; {self._remedy(error)}") from error
 
@@ -108,8 +108,8 @@ class NcclCommunicator(Communicator):
 def pass_id_by_file(path: Path, job: str, make_id: Callable[[], str] | None, timeout: float) -> str:
     """The id that rank 0 makes and writes to ``path``, which all ranks see; the others wait until it is there.
 
-    job: what tells this start of the job from any other, so that no rank takes an id that was left behind
-    make_id: of rank 0; None: of the others
+    job: what distinguishes this start of the job from any other, so that no rank takes an id that was left behind
+    make_id: given on rank 0; None on the others
 
     Raises:
         ConfigError: the file of this job does not come within ``timeout`` seconds.

@@ -30,7 +30,7 @@ MPI_SIGNS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 SLURM_JOB = ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT")
 """Variables that together name one start of a job."""
 LATER = 2.0
-"""Seconds that a rank leaves to the one before it for the report of a failure that both have seen."""
+"""Seconds that a rank gives the one before it to report a failure that both have seen."""
 BEFORE_ABORT = 0.3
 """Seconds for mpiexec to pass on the report: it drops what it has not read when a rank aborts."""
 
@@ -40,7 +40,7 @@ class ProcessGroup:
 
     local_rank: the number of this rank among those of its machine
     shared: of ranks that ``launch`` started   world: of those that MPI started
-    job: tells this start of the job from any other, for ranks that neither did
+    job: distinguishes this start of the job from any other, for ranks that neither of them started
     report: prints or passes on why this rank cannot continue
     """
 
@@ -60,7 +60,7 @@ class ProcessGroup:
         self._ranks: Communicator = SINGLE_PROCESS
 
     def use_own_gpu(self) -> None:
-        """Of several ranks: let CuPy work on the GPU of this one, modulo how many the machine has; none is no fault."""
+        """With several ranks, let CuPy use this one's GPU, modulo how many the machine has; none is no error."""
         if self.size == 1:
             return
         with suppress(ImportError, RuntimeError, ZeroDivisionError):  # what asks for the device reports what is missing
@@ -109,7 +109,7 @@ class ProcessGroup:
         return self._ranks
 
     def _check_devices(self, own: str) -> None:
-        """With device = auto the GPU of one rank may be full or broken; it would sum what the others never send."""
+        """With device = auto one rank's GPU may be full or broken; it would wait for sums the others never join."""
         first, *others = self._ranks.gather_text(own)
         for rank, theirs in enumerate(others, start=1):
             if theirs != first:
@@ -119,7 +119,7 @@ class ProcessGroup:
                 )
 
     def _connect_gpus(self, settings: TrainingConfig) -> None:
-        """Pass NCCL's id on by the communicator of the CPUs or, without one, by a file."""
+        """Pass NCCL's id on through the communicator of the CPUs or, without one, through a file."""
         hosts = self._ranks
         nccl = NcclCommunicator(self.rank, self.size, self._shared)
         make_id = nccl.make_id if self.rank == 0 else None
@@ -163,7 +163,7 @@ class ProcessGroup:
     @contextmanager
     def join(self, format_error: Callable[[BaseException], tuple[str, int]]) -> Iterator["ProcessGroup"]:
         """The block is the work of this rank. An exception that leaves it ends the job, with one line, which
-        ``format_error`` returns with the exit code; in a process alone it is raised."""
+        ``format_error`` returns with the exit code; in a single process it is raised."""
         try:
             yield self
             self._ranks.barrier()  # the others must be done as well
@@ -214,7 +214,7 @@ def find_ranks(environment: Mapping[str, str] = os.environ) -> tuple[int, int, i
     """(rank, number of ranks, rank on this machine) according to the variables of mpiexec, mpirun or srun.
 
     Raises:
-        ConfigError: a variable is no such number.
+        ConfigError: a variable is not such a number.
     """
     for names in LAUNCHERS.values():
         if all(name in environment for name in names[:2]):
@@ -229,7 +229,7 @@ def find_ranks(environment: Mapping[str, str] = os.environ) -> tuple[int, int, i
 
 
 def _check_alone(environment: Mapping[str, str]) -> None:
-    """ConfigError: there are several processes or machines, and no launcher that is known has numbered them."""
+    """ConfigError: there are several processes or machines, and no known launcher has numbered them."""
     for name, started in (("WORLD_SIZE", "ranks of torchrun"), ("SLURM_JOB_NUM_NODES", "a job of several machines")):
         if environment.get(name, "1") not in ("0", "1"):
             raise ConfigError(

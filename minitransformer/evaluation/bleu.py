@@ -1,4 +1,4 @@
-"""BLEU and chrF as sacreBLEU computes them, with signatures; and BLEU as the paper's figures were computed."""
+"""BLEU and chrF as sacreBLEU computes them, with signatures; and BLEU as it was computed for the paper."""
 
 import re
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
 
     Both are plain, detokenized text: sacreBLEU tokenizes it itself, and case matters.
 
-    tokenize: one of `config.TOKENIZERS`; sacreBLEU's authors want that of the language for Chinese, Japanese and Korean
+    tokenize: one of `config.TOKENIZERS`; for Chinese, Japanese and Korean sacreBLEU's authors want the language's own
 
     Raises:
         DataError: no lines, or not as many references as hypotheses.
@@ -36,7 +36,7 @@ def corpus_bleu(hypotheses: Sequence[str], references: Sequence[str], tokenize: 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     """chrF2: F-score of character 1- to 6-grams, recall counting twice, of a whole corpus      [Popovic 2015, 2016]
 
-    It needs no tokenizer, so it is the fairer score for languages with many forms of a word, or no spaces.
+    It needs no tokenizer, so it is the fairer score for languages with rich morphology or without spaces.
 
     Raises:
         DataError: as `corpus_bleu`.
@@ -48,10 +48,10 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
 def paired_bootstrap(
     hypotheses: Sequence[str], others: Sequence[str], references: Sequence[str], tokenize: str = "13a"
 ) -> dict[str, dict[str, float]]:
-    """Whether one system beats another on the same test set, by 1,000 samples of its sentences      [Koehn 2004]
+    """Whether one system beats another on the same test set, from 1,000 samples of its sentences      [Koehn 2004]
 
-    Returns, for ``bleu`` and ``chrf``, ``score`` and ``other`` (the scores of the two), and ``p``: how likely so large
-    a difference is if there is none.
+    Returns, for ``bleu`` and ``chrf``, ``score`` and ``other`` (the scores of the two) and ``p``: how likely a
+    difference this large is if the systems do not differ.
 
     Raises:
         DataError, MissingPackageError: as `corpus_bleu`.
@@ -83,9 +83,9 @@ def bleu_metric(tokenize: str) -> Any:
 def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str) -> Score:
     """BLEU as in the paper's Table 2: tokenized by Moses, German compounds split      [tensor2tensor, get_ende_bleu.sh]
 
-    It counts other words than `corpus_bleu` and is about half a point above it. Both are plain, detokenized text.
-    Quotes stay as they are, as in the script's first version; its last one replaces the Unicode punctuation of the
-    hypotheses before. `normalize_punctuation` of both sides makes „ and " equal.
+    It counts different words than `corpus_bleu` and is about half a point higher. Both sides are plain, detokenized
+    text. Quotes stay as they are, as in the script's first version; its last version first replaces the Unicode
+    punctuation of the hypotheses. `normalize_punctuation` of both sides makes „ and " equal.
 
     language: of both, as Moses calls it (de, fr, en, ...)
 
@@ -103,7 +103,7 @@ def paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: s
 
 
 def moses_tokens(line: str, language: str) -> str:
-    r"""The line with spaces between its tokens; in German "x-y" is then x, ##AT##-##AT## and y.
+    r"""The line with spaces between its tokens; in German "x-y" becomes x, ##AT##-##AT## and y.
 
     ``s/(\S)-(\S)/$1 ##AT##-##AT## $2/g`` of the script; as there, only the first
     hyphen of a-b-c is found, because its parts are single letters.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SMALLEST = 0.02
-"""Lines of smaller weights, which no one could see, are left out."""
+"""Smaller weights, whose lines no one could see, are left out."""
 WIDEST = 3.5
 """Width of the line of a weight of 1, in points."""
 SPREAD = 0.5
@@ -22,11 +22,11 @@ SPREAD = 0.5
 LEGEND_COLUMNS, LEGEND_ROW = 4, 0.16
 """Heads side by side in the legend, and the height of a row in inches."""
 GAP = 2.6
-"""Distance of the two columns in inches."""
+"""Distance between the two columns in inches."""
 
 
 def head_colours(n_heads: int) -> list[str]:
-    """``#rrggbb`` for each head: neighbouring heads differ by the golden ratio of the circle of hues."""
+    """``#rrggbb`` for each head: adjacent heads are a golden-ratio fraction of the hue circle apart."""
     colours = []
     for head in range(n_heads):
         rgb = np.array(colorsys.hls_to_rgb((0.58 + 0.618034 * head) % 1, 0.42, 0.75))

@@ -15,7 +15,7 @@ from minitransformer.figures.attention_map import check_attention
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
 MAX_WEIGHTS = 4_000_000
-"""Weights on a page, a byte each: more would make a file of many megabytes."""
+"""Maximum number of weights on a page, a byte each: more would make a file of many megabytes."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def attention_page(
 
     kind, layer, heads: what is shown first; heads are counted from 1, None: all
 
-    The text of the sentences only ever stands in JSON, where no ``<`` is left, and the page's content security policy
-    lets no other script run and nothing be loaded.
+    The text of the sentences appears only in JSON, where no ``<`` is left, and the page's content security policy
+    allows no other script and no loading of anything.
 
     Raises:
         DataError: labels do not match the shape of the weights, a head does not exist, or the page would be too large.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Runs also differ in brightness and dashes, so that the curves can be told apart in greyscale and by the colour-blind.
+# Runs also differ in brightness and dashes, so that curves are distinct in grayscale and to the color-blind.
 COLOURS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")

@@ -42,11 +42,11 @@ SIZE_NAMES = {"layers": "n_layers", "attention_heads": "n_heads", "ffn_dim": "d_
 """Sizes of each stack, and what they are called here."""
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 REQUIRED = {"model_type": "marian", "scale_embedding": True, "is_encoder_decoder": True}
-"""What config.json must say: without the factor sqrt(d_model) on embeddings, for one, it is another model."""
+"""What config.json must say: without the factor sqrt(d_model) on embeddings, for example, it is another model."""
 
 
 def their_name(name: str) -> str:
-    """The name in a MarianMT file of a common name."""
+    """The name in a MarianMT file for a common name."""
     if name in UNTIED:
         return UNTIED[name]
     if name == "output_bias":
@@ -125,10 +125,10 @@ def _tokenizer(folder: Path, rows: tuple[int, ...], n_src: int, n_tgt: int) -> P
 
 
 def pieces_in_order(vocabulary: Mapping[str, Any], size: int, rows: tuple[int | None, ...], where: str) -> list[str]:
-    """The pieces of ids 0 to size - 1 but those of the special rows; one that the vocabulary lacks is ``<number>``.
+    """The pieces of ids 0 to size - 1 except the special rows; one that the vocabulary lacks becomes ``<number>``.
 
     Raises:
-        DataError: an id is there twice or beyond the table, or a piece is no text.
+        DataError: an id occurs twice or is beyond the table, or a piece is not text.
     """
     by_id = {number: piece for piece, number in vocabulary.items() if type(number) is int and _is_text(piece)}
     if len(vocabulary) != len(by_id) or not by_id.keys() <= set(range(size)):
@@ -153,8 +153,8 @@ def _json(path: Path) -> dict:
 
 
 def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
-    """Write the weights with MarianMT's names and a config.json, into a folder that is there or a new one, which is
-    whole or not made; returns one line about what differs there.
+    """Write the weights under MarianMT's names and a config.json, into an existing folder or a new one, which is made
+    whole or not at all; returns one line about what differs there.
 
     Raises:
         DataError: MarianMT has no such model: pre-norm, learned positions, final norms, d_k of its own; or the folder
@@ -168,7 +168,7 @@ def write_folder(checkpoint: Checkpoint, folder: Path) -> str:
     names = {"embedding": "model.shared.weight"} if config.tie_embeddings else {}
     arrays = transpose_layers({names.get(name) or their_name(name): array for name, array in common.items()})
     try:
-        # Files of a folder that is there are made in it: the one around it may be read-only, or on another disk.
+        # Files for an existing folder are made in it: the one around it may be read-only, or on another disk.
         with staging_folder(folder / "model" if folder.is_dir() else folder) as staging:
             write_safetensors(staging / "model.safetensors", arrays)
             write_text(staging / "config.json", json.dumps(facts, indent=1) + "\n")

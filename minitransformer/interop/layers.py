@@ -1,4 +1,4 @@
-"""The parameters of a Transformer by common names, between those of other projects and ours.
+"""The parameters of a Transformer under common names, which link other projects' names to ours.
 
 Common names are ``encoder.0.self.q.weight``: side, layer, block (self, cross or ffn), part (q, k, v, o; 1, 2; norm),
 weight or bias; matrices are (in, out). Then ``encoder.norm``, ``embedding``, ``tgt_embedding``, ``projection`` and
@@ -16,7 +16,7 @@ from minitransformer.models import ImportedConfig, Model
 
 Arrays = dict[str, np.ndarray]
 NameMap = dict[str, tuple[str, str]]
-"""Common name -> (our name, axes). Two of the same name of ours, keys and values, stand side by side there.
+"""Common name -> (our name, axes). Two with the same name of ours, keys and values, are stored side by side.
 
 axes: a letter each, d: d_model, f: d_ff, k and v: d_k and d_v of all heads, V: tokens
 """
@@ -29,7 +29,7 @@ ATTENTION = {"q": ("w_q", "dk"), "k": ("w_kv", "dk"), "v": ("w_kv", "dv"), "o": 
 
 
 def name_map(config: ModelConfig) -> NameMap:
-    """Where every parameter of a model stands."""
+    """Our name and the axes of every parameter of a model."""
     found: NameMap = {}
     for side, blocks in BLOCKS.items():
         for layer in range(config.n_layers):
@@ -58,7 +58,7 @@ def _norm(at: str, to: str) -> NameMap:
 
 
 def rename(tensors: Mapping[str, np.ndarray], new_name: Callable[[str], str], where: str) -> Arrays:
-    """The tensors of a file by other names; DataError if two of different values get the same one."""
+    """The tensors of a file under other names; DataError if two with different values get the same one."""
     found: Arrays = {}
     for name, array in tensors.items():
         new = new_name(name)
@@ -71,12 +71,12 @@ def rename(tensors: Mapping[str, np.ndarray], new_name: Callable[[str], str], wh
 def take(
     tensors: Mapping[str, np.ndarray], config: ImportedConfig, their_name: Callable[[str], str], where: str
 ) -> Arrays:
-    """The tensors of a file by their common names; matrices of embeddings are (V, d_model).
+    """The tensors of a file by their common names; embedding matrices are (V, d_model).
 
-    their_name: the name in the file of a common name
+    their_name: gives the name in the file for a common name
 
     Raises:
-        DataError: one is missing, has another shape than the config says, or is of no use.
+        DataError: one is missing, does not have the shape that the config implies, or has no use.
     """
     sizes = {"d": config.d_model, "f": config.d_ff, "k": config.n_heads * config.d_k, "v": config.n_heads * config.d_v}
     found, left = {}, dict(tensors)
@@ -107,7 +107,7 @@ def take(
 def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = None) -> Arrays:
     """Our parameters by name, with the axis of the residual stream in another order.
 
-    order: place in their vectors of each of our d_model values; None: the same
+    order: the place of each of our d_model values in their vectors; None: the same
     """
     order, parts = np.arange(config.d_model) if order is None else order, {}
     for name, (own, axes) in name_map(config).items():
@@ -116,7 +116,7 @@ def to_ours(common: Arrays, config: ImportedConfig, order: np.ndarray | None = N
 
 
 def to_common(model: Model, order: np.ndarray | None = None) -> Arrays:
-    """The inverse of `to_ours`; a model without biases of attention gets zeros."""
+    """The inverse of `to_ours`; a model without attention biases gets zeros."""
     config, ours = model.config, {name: model.parameters[name].data for name in model.parameters.names}
     back = np.argsort(np.arange(config.d_model) if order is None else order)
     n_keys, common = config.n_heads * config.d_k, {}
@@ -143,6 +143,6 @@ def halves_to_pairs(d_model: int) -> np.ndarray:
 
     d_model: even
 
-    Their positions are added to the embedding, so all that reads or writes the residual stream follows.
+    Their positions are added to the embedding, so everything that reads or writes the residual stream follows.
     """
     return np.arange(d_model).reshape(2, -1).T.ravel()

@@ -41,13 +41,13 @@ REQUIRED = {
     "transformer-train-position-embeddings": "false",
 }
 """Settings that must have these values, or be left out: dropout, residual sum and norm after each sub-layer, and so on.
-What a setting that is not listed adds to the model has tensors, which `take` then refuses."""
+If a setting that is not listed adds something to the model, that has tensors, which `take` then refuses."""
 ROWS = (None, None, 0, 1)
-"""Of PAD, BOS, EOS and UNK: Marian begins with a vector of zeros, and has no padding."""
+"""Rows of PAD, BOS, EOS and UNK: Marian begins with a vector of zeros, and has no padding."""
 
 
 def their_name(name: str) -> str:
-    """The name in the file of a common name."""
+    """The name in the file for a common name."""
     if "." not in name:
         return TABLES[name]
     side, layer, block, part, leaf = name.split(".")
@@ -81,7 +81,7 @@ def read_npz(path: Path) -> Checkpoint:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of an ``.npz`` without pickle; DataError if it is none."""
+    """The arrays of an ``.npz`` without pickle; DataError if it is not one."""
     try:
         size = path.stat().st_size
         with zipfile.ZipFile(path) as archive:
@@ -104,7 +104,7 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _settings(entry: np.ndarray, where: str) -> dict[str, str]:
-    """The settings of one line each, ``key: value``; lists, which go on below, are left out."""
+    """The settings of one line each, ``key: value``; lists, which continue below, are left out."""
     text = entry.tobytes().rstrip(b"\0").decode("utf-8", errors="replace")
     if len(text) > MAX_TEXT:
         raise DataError(f"{where}: its settings must have less than {MAX_TEXT} bytes")
@@ -149,11 +149,11 @@ def _tokenizer(folder: Path, common: dict[str, np.ndarray]) -> PieceTokenizer | 
 
 
 ESCAPES = dict(zip("ntr0eabvf_", "\n\t\r\0\x1b\a\b\v\f\xa0", strict=True))
-"""What a letter after a backslash stands for in YAML; another one stands for itself."""
+"""What a letter after a backslash stands for in YAML; any other letter stands for itself."""
 
 
 def read_vocabulary(path: Path) -> list[str]:
-    """The pieces of a ``vocab.yml`` in the order of their numbers. Read by hand: YAML's rules for such keys are many.
+    """The pieces of a ``vocab.yml`` in the order of their numbers. Parsed by hand: YAML has many rules for such keys.
 
     Raises:
         DataError: it cannot be read, or its numbers are not 0, 1, 2, ... each once.

@@ -1,4 +1,4 @@
-"""What an import gives: a checkpoint, with the special tokens where ours are."""
+"""The result of an import: a checkpoint, with the special tokens where ours are."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from minitransformer.models import ImportedConfig, build_model
 from minitransformer.text import Tokenizer
 
 NEVER = -1e4
-"""Logit of a token that a model cannot write: low enough, and no burden for the loss of a training."""
+"""Logit of a token that a model cannot generate: low enough, and harmless to the loss in training."""
 
 
 def imported_config(where: str, **settings: Any) -> ImportedConfig:
@@ -35,8 +35,8 @@ def marian_config(where: str, **settings: Any) -> ImportedConfig:
 def with_special_rows(ours: Arrays, rows: tuple[int | None, ...]) -> Arrays:
     """The tables with the rows of PAD, BOS, EOS and UNK first, then the others in their order.
 
-    rows: where the model has PAD, BOS, EOS and UNK; None: nowhere, so its vector is zero and it is never written. A row
-        that stands there twice is written as the first of the two.
+    rows: where the model has PAD, BOS, EOS and UNK; None: nowhere, so its vector is zero and it is never generated. A
+        row that is listed twice is generated as the first of the two.
     """
     arrays, kept = dict(ours), [row for row in rows if row is not None]
     for name in ("embedding", "tgt_embedding.table", "projection"):

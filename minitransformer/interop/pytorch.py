@@ -27,7 +27,7 @@ TABLES = {
 
 
 def their_name(name: str) -> str:
-    """The name in the state dict of a common name; q, k and v, which are one tensor there, are parts of it."""
+    """The name in the state dict for a common name; q, k and v, which are one tensor there, are parts of it."""
     if name in TABLES:
         return TABLES[name]
     if name == "output_bias":
@@ -51,8 +51,8 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: A
     options: what its tensors do not say: ``n_heads``, ``norm``, ``activation`` of [model]
 
     Raises:
-        DataError: a tensor is missing, of another shape, or of no use, or an option does not fit, as a number of heads
-            that does not divide d_model.
+        DataError: a tensor is missing, has another shape, or has no use, or an option does not fit, such as a number of
+            heads that does not divide d_model.
     """
     tensors = read_safetensors(path) if path.suffix == ".safetensors" else read_arrays(path)
     tensors = rename(tensors, _common_form, str(path))
@@ -84,7 +84,7 @@ def read_state_dict(path: Path, tokenizer: Tokenizer | None = None, **options: A
 
 
 def _common_form(name: str) -> str:
-    """The name without that of a module around the Transformer; a table of both sides as the source's."""
+    """The name without that of a module around the Transformer; for a table of both sides, the source's name."""
     name = name.removeprefix("transformer.")
     return TABLES["embedding"] if name == "embedding.weight" else name
 

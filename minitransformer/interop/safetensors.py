@@ -18,7 +18,7 @@ from minitransformer.files import write_atomically
 
 MAX_HEADER = 100_000_000
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1", "U8": "|u1"}
-"""Of arrays that NumPy has; ``BF16`` is read too, as float32."""
+"""Types of arrays that NumPy has; ``BF16`` is read too, as float32."""
 
 
 def read_safetensors(path: str | Path) -> dict[str, np.ndarray]:

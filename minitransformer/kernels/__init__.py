@@ -1,7 +1,7 @@
-"""Fast kernels: for some rules and some array library, a pair with the same signature and results as the plain one.
+"""Fast kernels: for some rules and array libraries, a pair with the same signature and results as the plain one.
 
-Nothing outside asks for a kernel: `select` decides, pair by pair, by the mode (``simple`` or ``fast``), the arrays'
-library and the pairs given to `using_kernels`. README.md has a row for each kernel, with the gain that was measured.
+Nothing outside asks for a kernel: `select` chooses each pair by the mode (``simple`` or ``fast``), the arrays' library
+and the pairs given to `using_kernels`. README.md has a row for each kernel, with the gain that was measured.
 """
 
 from minitransformer.kernels.masks import CountedMask, dropout_mask

@@ -1,7 +1,7 @@
-"""Rules that consist of others: what they are made of, and the same rule with other pairs as its parts.
+"""Rules that are composed of others: which ones, and the same rule with other pairs as its parts.
 
-Rules compose as plain functions: that of feed_forward calls linear_forward and relu_forward. So what a rule is made of
-can be read from its code, and its code runs with other functions under these names.
+Rules compose as plain functions: feed_forward_forward calls linear_forward and relu_forward. So the parts of a rule can
+be read from its code, and its code can run with other functions under these names.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from minitransformer.ops.rule import Rule
 
 
 def compose(rule: Rule, parts: dict[str, Rule]) -> Rule:
-    """``rule``, computed by the pairs of ``parts`` wherever their rules are part of it; itself where none is."""
+    """``rule`` computed with the pairs of ``parts`` wherever their rules are part of it; ``rule`` itself if none is."""
     if parts.keys().isdisjoint(rules_within(rule)):
         return rule
     functions = {f"{name}_{way}": getattr(pair, way) for name, pair in parts.items() for way in ("forward", "backward")}
@@ -23,7 +23,7 @@ def compose(rule: Rule, parts: dict[str, Rule]) -> Rule:
 
 @cache
 def rules_within(rule: Rule) -> frozenset[str]:
-    """The names of all rules whose forward is called by that of ``rule``, directly or by another.
+    """The names of all rules whose forward is called by that of ``rule``, directly or indirectly.
 
     >>> from minitransformer.ops.feed_forward import feed_forward
     >>> sorted(rules_within(feed_forward))
@@ -39,7 +39,7 @@ def rules_within(rule: Rule) -> frozenset[str]:
 
 
 def _callees(function: Callable) -> Iterator[tuple[str, FunctionType]]:
-    """The functions of rules that ``function`` calls, by the names under which it does."""
+    """The functions of rules that ``function`` calls, by the names under which it calls them."""
     if not isinstance(function, FunctionType):
         return
     for name in function.__code__.co_names:
@@ -49,7 +49,7 @@ def _callees(function: Callable) -> Iterator[tuple[str, FunctionType]]:
 
 
 def _with(function: Callable, others: dict[str, Callable]) -> Callable:
-    """A copy of ``function`` that calls ``others`` by these names, and such copies of all it calls besides."""
+    """A copy of ``function`` that calls ``others`` by these names, and likewise copies of whatever else it calls."""
     if not isinstance(function, FunctionType):
         return function
     called = {name: others[name] if name in others else _with(found, others) for name, found in _callees(function)}

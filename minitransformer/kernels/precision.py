@@ -14,7 +14,7 @@ from minitransformer.errors import ConfigError, MissingPackageError, install_hin
 
 
 class KernelSettings(NamedTuple):
-    """How rules compute: by their plain pairs (``"simple"``) or kernels (``"fast"``), these in one of PRECISIONS."""
+    """How rules compute: by plain pairs (``"simple"``) or kernels (``"fast"``), the latter in one of PRECISIONS."""
 
     mode: str = "fast"
     precision: str = "float32"
@@ -25,7 +25,7 @@ current: ContextVar[KernelSettings] = ContextVar("kernels", default=KernelSettin
 
 
 def uses_tf32() -> bool:
-    """Whether products of float32 may be computed by TF32: 8 bits of exponent, 10 of fraction, summed in float32."""
+    """Whether products of float32 may be computed in TF32: 8 bits of exponent, 10 of fraction, summed in float32."""
     return current.get().precision == "tf32"
 
 
@@ -39,7 +39,7 @@ def half_dtype(precision: str) -> np.dtype:
     """The dtype of ``bfloat16`` or ``float16``.
 
     Raises:
-        MissingPackageError: bfloat16 and ml_dtypes, which gives NumPy and CuPy that type, is not installed.
+        MissingPackageError: bfloat16 needs ml_dtypes, which gives NumPy and CuPy that type, and it is not installed.
     """
     if precision == "float16":
         return np.dtype(np.float16)

@@ -1,4 +1,4 @@
-"""Where the time of an update goes: seconds of every rule, forward and backward separately."""
+"""Where the time of an update goes: seconds in every rule, forward and backward separately."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ class Profile:
     """The times of all rules that are applied within `time_update`.
 
     Attributes:
-        seconds, calls: by ``(name, part)``; the part is ``"forward"``, ``"backward"`` or, for what is no rule,
+        seconds, calls: by ``(name, part)``; the part is ``"forward"``, ``"backward"`` or, for anything but a rule,
             ``"whole"``. The times of concurrent threads are summed.
 
     Args:

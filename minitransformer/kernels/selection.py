@@ -21,14 +21,14 @@ KERNELS = {(rule.name, library): rule for library, fast in LIBRARIES.items() for
 FUNCTIONS = {(name, library): each for library, fast in LIBRARIES.items() for name, each in fast.FUNCTIONS.items()}
 
 Replacements = Mapping[tuple[str, str], Rule]
-"""By the name of the rule and of the array library."""
+"""Rules by the name of the rule and of the array library."""
 
 _replaced: ContextVar[Replacements] = ContextVar("replaced", default=MappingProxyType({}))
 
 
 @contextmanager
 def mode(name: str, precision: str = "float32") -> Iterator[None]:
-    """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), these in
+    """Within the block rules run as their plain pairs (``"simple"``) or as fast kernels (``"fast"``), the latter in
     ``precision``."""
     if name not in KERNEL_MODES:
         raise ConfigError(f"kernels: mode must be {' or '.join(KERNEL_MODES)}, got {name!r}")
@@ -43,8 +43,8 @@ def mode(name: str, precision: str = "float32") -> Iterator[None]:
 
 @contextmanager
 def using_kernels(pairs: Replacements) -> Iterator[None]:
-    """Within the block each of these pairs computes its rule, in every mode, and wherever the rule is part of another:
-    a kernel of which one of them is a part is off, and its plain rule runs with the pair in it.
+    """Within the block each of these pairs computes its rule, in every mode, also where the rule is part of another:
+    the kernel of such a composite rule is off, and its plain rule runs with the pair in it.
 
     pairs: such as ``{("softmax", "numpy"): Rule("softmax", my_forward, my_backward)}``; in full precision
 
@@ -89,7 +89,7 @@ def _pair_for(rule: Rule, library: str) -> Rule:
 
 
 def fused_function(name: str, xp: ModuleType) -> Callable | None:
-    """One kernel that does all the work of ``name``, which is no rule, if the mode is ``fast`` and there is one."""
+    """One kernel that does all the work of ``name``, which is not a rule, if the mode is ``fast`` and there is one."""
     return FUNCTIONS.get((name, xp.__name__)) if settings.get().mode == "fast" else None
 
 

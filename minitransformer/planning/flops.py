@@ -1,4 +1,4 @@
-"""What a training costs in floating-point operations: counted from the shapes, and as the paper counts  [sec. 6.1].
+"""The cost of training in floating-point operations: counted from the shapes, and as the paper counts  [sec. 6.1].
 
 The paper multiplies the time, the number of GPUs and "an estimate of the sustained single-precision floating-point
 capacity of each". That includes everything that takes time; the formula counts the matrix products alone.

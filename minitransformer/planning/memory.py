@@ -1,8 +1,8 @@
 """The peak memory of an update, from what small batches need.
 
-What forward keeps for backward, and what backward adds, grow linearly with the sentences and with the layers. So two
+What forward keeps for backward, and what backward adds, grow linearly with the number of sentences and of layers. So
 batches of two and three sentences go through models of one and two layers, with the real widths, vocabulary and
-lengths; the rest is extrapolated. Only the logits are counted by themselves: the loss never holds those of all tokens.
+lengths; the rest is extrapolated. Only the logits are counted separately: the loss never holds those of all tokens.
 """
 
 import tracemalloc
@@ -47,7 +47,7 @@ def plan_memory(config: ModelConfig, sentences: int, src_length: int, tgt_length
     """
     vector = parameter_count(config) * np.dtype(config.dtype).itemsize
     models = (build_model(replace(config, n_layers=layers)) for layers in (1, 2))
-    # The first batch makes what lasts.
+    # The first batch is not counted: it also makes what lasts.
     one, both = (np.array([measure(model, n, src_length, tgt_length) for n in (1, 2, 3)])[1:] for model in models)
     two, three = one + (config.n_layers - 1) * (both - one)
     kept, peak = (int(each) for each in two + (sentences - 2) * (three - two))

@@ -23,10 +23,10 @@ from minitransformer.text.processes import in_chunks, map_in_processes
 from minitransformer.text.tokenizer import Tokenizer
 
 cached_tokenizer = lru_cache(1)(Tokenizer.loads)
-"""One for all tasks of a process, because it caches the words that it has encoded."""
+"""One tokenizer for all tasks of a process, because it caches the words that it has encoded."""
 
 Part = tuple[tuple[FlatSentences, FlatSentences], Counter[str]]
-"""Some pairs, of which pickle makes fewer bytes than of lists of integers, and the header's counts of them."""
+"""Some pairs, which pickle to fewer bytes than lists of integers do, and the header's counts for them."""
 
 
 def binarise(
@@ -51,7 +51,7 @@ def binarise(
             remains.
     """
     folder, text, n_ids = Path(folder), tokenizer.dumps(), max(tokenizer.vocab_size, tokenizer.src_vocab_size)
-    if os.path.lexists(folder):  # also a link that leads nowhere
+    if os.path.lexists(folder):  # also a broken link
         raise DataError(f"binarise: {folder} must not exist yet; delete it or choose another name")
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))

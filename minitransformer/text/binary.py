@@ -22,9 +22,9 @@ HEADER = "header.json"
 SIDES = ("src", "tgt")
 ENDS = "<u8"
 CHUNK_IDS = 1 << 20
-"""Ids that are checked, or hashed, at a time."""
+"""Number of ids that are checked, or hashed, at a time."""
 MAX_HEADER = 1 << 16
-"""Bytes of the longest header."""
+"""Maximum bytes of a header."""
 
 
 class FlatSentences(Sequence):
@@ -38,7 +38,7 @@ class FlatSentences(Sequence):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[int]]) -> "FlatSentences":
-        """The same sentences; in memory, if they are lists."""
+        """The same sentences; lists become arrays in memory."""
         if isinstance(sentences, cls):
             return sentences
         ids = np.fromiter(chain.from_iterable(sentences), dtype=np.int32)
@@ -70,7 +70,7 @@ def lengths_of(sentences: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def fingerprint_of(sides: Iterable[Sequence[Sequence[int]]]) -> str:
-    """SHA-256 of sentence pairs, by which a resumed run recognises its data, in memory or in files."""
+    """SHA-256 of sentence pairs, by which a resumed run recognizes its data, in memory or in files."""
     digest = hashlib.sha256()
     for sentences in map(FlatSentences.of, sides):
         digest.update(sentences.lengths().astype("<i8").tobytes())
@@ -134,7 +134,7 @@ def open_sides(folder: Path, header: BinaryHeader) -> Iterator[FlatSentences]:
 
 def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> None:
     """DataError if a sentence is empty or too long, or the last one does not end at ``tokens``."""
-    lengths = np.diff(ends, prepend=ends.dtype.type(0))  # unsigned: an offset that falls gives a huge length
+    lengths = np.diff(ends, prepend=ends.dtype.type(0))  # unsigned: a decreasing offset gives a huge length
     wrong = np.flatnonzero((lengths < 1) | (lengths >= max_length))
     if len(wrong):
         raise DataError(

@@ -22,7 +22,7 @@ def naive_merges(words: Words, n_merges: int, *, criterion: str = "frequency", m
     [('w', 'e'), ('l', 'o'), ('we', 's')]
 
     First, ``w e`` occurs 2 + 6 = 8 times, more often than any other pair; then ``l o`` does, 5 + 2 = 7 times. Four
-    pairs are left with 6 occurrences each. Of equally good pairs the one that sorts last is merged, so that the
+    pairs are left with 6 occurrences each. Among equally good pairs the one that sorts last is merged, so that the
     result does not depend on the order of the words.
 
     n_merges: merges to learn, at most; learning stops earlier if no pair occurs ``min_count`` times
@@ -62,7 +62,7 @@ def count_pairs(words: Words) -> Counter[SymbolPair]:
 
 
 def merge_pair(symbols: list[str], pair: SymbolPair) -> list[str]:
-    """The symbols of a word with each occurrence of ``pair``, from left to right, made one symbol.
+    """The symbols of a word with each occurrence of ``pair``, from left to right, merged into one symbol.
 
     >>> merge_pair(["a", "a", "a", "b"], ("a", "a"))
     ['aa', 'a', 'b']
@@ -98,10 +98,10 @@ def apply_merges(symbols: list[str], ranks: Mapping[SymbolPair, int]) -> list[st
 def apply_merges_with_dropout(
     symbols: list[str], ranks: Mapping[SymbolPair, int], p_drop: float, draw: Callable[[], float]
 ) -> list[str]:
-    """Before each merge every possible one is left out with probability ``p_drop``; of the others the one learned first
-    is made, from left to right, and if there is none the word is done      [Provilkov et al. 2020, alg. 1]
+    """Before each merge, every possible one is left out with probability ``p_drop``. Of the rest, the one learned first
+    is made, from left to right; if none is left, the word is done      [Provilkov et al. 2020, alg. 1]
 
-    With 0 it is `apply_merges`.   draw: gives a number of [0, 1), uniformly, for each possible merge
+    With 0 it is `apply_merges`.   draw: called for each possible merge, returns a number uniform in [0, 1)
     """
     symbols = list(symbols)
     while possible := [
@@ -128,8 +128,8 @@ def word_piece_score(pair: int, left: int, right: int, total: int) -> float:
     In each of count(ab) places, one symbol of probability count(ab) / N takes the place of two, of probabilities
     count(a) / N and count(b) / N: log L rises by log(count(ab) / N) - log(count(a) / N) - log(count(b) / N).
 
-    It is the first-order gain, with the counts on the right held: in fact count(a), count(b) and N then fall by
-    count(ab). The next pair is scored by the new counts. Both papers name the likelihood and publish no code.
+    It is the first-order gain, with the counts on the right held fixed: in fact count(a), count(b) and N then fall by
+    count(ab). The next pair is scored by the new counts. Both papers name the likelihood but publish no code.
 
     pair, left, right: occurrences of a b, of a and of b   total: N, symbols of the text as it is segmented so far
     """

@@ -1,4 +1,4 @@
-"""BPE dropout: text that is segmented anew in each epoch of a training, and its batches  [Provilkov et al. 2020]."""
+"""BPE dropout: text that is segmented again in each training epoch, and its batches  [Provilkov et al. 2020]."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -18,10 +18,10 @@ def draw_pairs(
     seed: int,
     longest: int,
 ) -> SentencePairs:
-    """The ids of both sides as an epoch draws them, each line from (seed, epoch, line, side) and nothing else.
+    """The ids of both sides as drawn in an epoch, each line from (seed, epoch, line, side) and nothing else.
 
     lines, plain: the text, and its ids without dropout   p_drop: of a possible merge, see `bpe.py`
-    longest: tokens with the end mark; a line that is drawn longer stays plain in this epoch
+    longest: tokens including EOS; a line that is drawn longer stays plain in this epoch
     """
 
     def segment(side: int, row: int) -> list[int]:
@@ -34,10 +34,10 @@ def draw_pairs(
 
 
 class RedrawnStream:
-    """As `BatchStream`, with pairs that each epoch draws anew: its batches are planned by the lengths it drew.
+    """As `BatchStream`, with pairs that are drawn again in each epoch and batched by their new lengths.
 
-    Their number varies a little. So that any is found without going through the epochs before it, each epoch takes as
-    many as the first has: it leaves out its last ones, or takes its first ones twice, in shuffled order.
+    The number of batches varies a little. So that any batch is found without going through the epochs before it, each
+    epoch takes as many as the first has: it leaves out its last ones, or takes its first ones twice, in shuffled order.
 
     draw: epoch, counted from 0 -> (source, target) sentences   budgets: of `BatchStream`, and its seed
     """
@@ -56,5 +56,5 @@ class RedrawnStream:
         return stream, epoch * stream.batches_per_epoch + index % stream.batches_per_epoch
 
     def shape(self, number: int) -> tuple[int, int, int]:
-        """As if the first epoch's pairs were those of all: for the FLOPs of a run, its epochs need not be drawn."""
+        """As if all epochs had the pairs of the first: for the FLOPs of a run, its epochs need not be drawn."""
         return self._of_epoch(0).shape(number)

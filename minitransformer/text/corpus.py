@@ -16,11 +16,11 @@ from minitransformer.files import MAX_LINE
 
 OPENERS = {".gz": gzip.open, ".xz": lzma.open}
 MAX_TEXT = 1 << 26
-"""Characters, decompressed, of the longest text that is read as one string."""
+"""Maximum characters, after decompression, of a text that is read as one string."""
 
 
 def check_lines(lines: Iterable[str], where: str) -> Iterable[str]:
-    """``lines``, which must not be a string: each of its letters would be taken for a line. A list is checked whole."""
+    """``lines``, which must not be a string: each character would be taken for a line. A list is checked whole."""
     if isinstance(lines, str | bytes):
         raise DataError(f"{where}: lines must be a list of strings, got one, {quote(lines, 40)}; write [line]")
     wrong = [] if isinstance(lines, Iterable) else [lines]

@@ -16,8 +16,8 @@ REVERSED = bytes(max(254 - byte, 0) for byte in range(256))
 def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int = 2) -> Iterator[SymbolPair]:
     """Yield the merges in the order in which they are learned, until no pair is left: those of `bpe.naive_merges`.
 
-    Each time, the pair of adjacent symbols that scores highest becomes one symbol, everywhere. Of equal pairs the one
-    that sorts last is merged, so the result does not depend on the order of the words.
+    Each time, the pair of adjacent symbols that scores highest becomes one symbol, everywhere. Among equal pairs the
+    one that sorts last is merged, so the result does not depend on the order of the words.
 
     criterion: a key of `bpe.CRITERIA`; its score must not exceed that of a pair whose symbols occur nowhere else
     min_count: a pair that occurs less often is not merged (occurrences)
@@ -38,8 +38,8 @@ def learn_merges(words: Words, *, criterion: str = "frequency", min_count: int =
 
 
 class PairQueue:
-    """A heap of the pairs by their scores. A score that falls is noticed when it comes first; a pair whose score rises
-    is pushed again."""
+    """A heap of the pairs by their scores. A score that has fallen is noticed when its pair comes first; a pair whose
+    score rises is pushed again."""
 
     def __init__(self, table: "PairTable", criterion: str, min_count: int):
         self._table, self._score, self._min_count = table, CRITERIA[criterion], min_count
@@ -57,7 +57,7 @@ class PairQueue:
             heapq.heappush(self._heap, (-score, reverse_key(left), reverse_key(right), pair))
 
     def pop(self) -> SymbolPair | None:
-        """The pair to be merged next; None: none is left."""
+        """The pair to be merged next; None if none is left."""
         while self._heap:
             queued, *_, pair = heapq.heappop(self._heap)
             if self._table.counts.get(pair, 0) < self._min_count:
@@ -115,7 +115,7 @@ class PairTable:
         In ``a b c d``, merging ``b c`` removes one ``a b`` and one ``c d`` and adds ``a bc`` and ``bc d``.
         """
         (left, right), merged, risen = pair, "".join(pair), set()
-        here, before, after = [], defaultdict(list), defaultdict(list)  # words, once for each place; by the neighbour
+        here, before, after = [], defaultdict(list), defaultdict(list)  # words, once for each place; by the neighbor
         for number in self._where.pop(pair):
             symbols, at = self._words[number], 0
             while at < len(symbols) - 1:
@@ -143,5 +143,5 @@ class PairTable:
         return risen
 
     def _sum(self, numbers: list[int]) -> int:
-        """How often these words occur together."""
+        """How often these words occur in total."""
         return sum(map(self._occurrences.__getitem__, numbers))

@@ -29,10 +29,10 @@ def encode_parallel(
 ) -> EncodedPairs:
     """Encode aligned lines; leave out pairs with an empty side or a side longer than ``max_length``.
 
-    max_length: maximum number of tokens of a sentence including EOS, so that it fits a budget of as many tokens
+    max_length: maximum number of tokens of a sentence including EOS, so that it fits a budget of that many tokens
 
     Raises:
-        DataError: a side is no list of strings, the sides have different numbers of lines, or no pair is left.
+        DataError: a side is not a list of strings, the sides have different numbers of lines, or no pair is left.
     """
     sides = [check_lines(lines, "parallel text") for lines in (src_lines, tgt_lines)]
     check_aligned("parallel text", *sides)
@@ -55,7 +55,7 @@ def encode_sides(tokenizer: Tokenizer, src_lines: Sequence[str], tgt_lines: Sequ
 
 
 def encode_pairs(tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], max_length: int) -> EncodedPairs:
-    """As `encode_parallel` of (source line, target line), but the result may be empty."""
+    """As `encode_parallel`, for pairs (source line, target line), but the result may be empty."""
     short, src, tgt, rows, n_empty, n_long = [], [], [], [], 0, 0
     most = (max_length - 1) * tokenizer.longest_symbol  # lines with more characters are too long: not encoded at all
     for row, (src_line, tgt_line) in enumerate(pairs):

@@ -37,13 +37,13 @@ class PieceTokenizer(Tokenizer):
 
     @property
     def target(self) -> "PieceTokenizer":
-        """The same vocabulary, which encodes lines of the target."""
+        """The same vocabulary as an encoder of target lines."""
         self._target = self._target or PieceTokenizer(self.models, self.pieces, 1, self.where)
         return self._target
 
     @property
     def src_vocab_size(self) -> int:
-        """Ids of a vocabulary of the source's own; 0: both sides have one."""
+        """Number of ids of a separate source vocabulary; 0: both sides share one."""
         return 0 if self.pieces[0] == self.pieces[1] else len(self.pieces[0]) + len(SPECIALS)
 
     def encode(self, line: str) -> list[int]:

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 def map_in_processes(function: Callable[[Task], Result], tasks: Iterable[Task], processes: int) -> Iterator[Result]:
-    """``function`` of each task, in order; at most two tasks per process are taken from ``tasks`` ahead of time.
+    """Apply ``function`` to each task, in order; at most two tasks per process are taken from ``tasks`` ahead of time.
 
     function: must be picklable, and so must its argument and result; with one process it is called in this one
 
@@ -67,7 +67,7 @@ def in_chunks(rows: Iterable[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]
 
 
 def _submit(pool: ProcessPoolExecutor, function: Callable[[Task], Result], task: Task) -> "Future[Result]":
-    """A process that is started here does not heed Ctrl-C, and this one at the end, if it has no other threads."""
+    """A process that is started here ignores Ctrl-C; this one gets it afterwards, if it has no other threads."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         return pool.submit(function, task)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
@@ -78,8 +78,8 @@ def _submit(pool: ProcessPoolExecutor, function: Callable[[Task], Result], task:
 
 
 def _follow_main_process() -> None:
-    """Ctrl-C sends SIGINT to all processes of a terminal: the main process stops the others. If it is killed itself,
-    they end too."""
+    """Ctrl-C sends SIGINT to all processes of a terminal: the main process stops the others. If the main process is
+    killed, they end too."""
 
     def end_with_it() -> None:
         multiprocessing.parent_process().join()

@@ -7,9 +7,9 @@ from minitransformer.errors import require
 
 
 def normalize_punctuation(line: str, language: str) -> str:
-    """The line with straight quotation marks, hyphens and dots for all others   [Moses, normalize-punctuation.perl]
+    """The line with straight quotation marks, hyphens and dots for all variants   [Moses, normalize-punctuation.perl]
 
-    A comma beside a closing quotation mark goes to the side where the language has it; spaces before punctuation go.
+    A comma beside a closing quotation mark moves to the side where the language has it; spaces before punctuation go.
 
     language: cs, de, en, es and fr have rules of their own
 

@@ -1,6 +1,6 @@
-"""SentencePiece's unigram models (``.spm``), read without its library: normalise, then Viterbi  [Kudo 2018].
+"""SentencePiece's unigram models (``.spm``), read without its library: normalize, then Viterbi  [Kudo 2018].
 
-The file is a protobuf message: field 1 the pieces, 2 how they were learned, 3 how text is normalised before.
+The file is a protobuf message: field 1 holds the pieces, 2 how they were learned, 3 how text is normalized first.
 """
 
 import math
@@ -15,21 +15,21 @@ SPACE = "\u2581"
 NORMAL, USER_DEFINED, UNIGRAM = 1, 4, 1
 """The two kinds of pieces that text is made of, and the kind of model."""
 LARGEST = 1e9
-"""Of the scores, which are logarithms of probabilities: so that a sum of them stays a number of float32."""
+"""Limit of the scores, which are log-probabilities, so that a sum of them is finite in float32."""
 LONGEST_TEXT = 1 << 10
-"""Bytes of what a file's map replaces, and of what takes its place; in Unicode's compatibility forms 33."""
+"""Maximum bytes of what a file's map replaces, and of the replacement; Unicode's compatibility forms have 33."""
 MAX_PIECES, LONGEST_PIECE = 1 << 20, 512
-"""Characters of the longest piece that SentencePiece learns: the time for a line grows with it."""
+"""The second is the length, in characters, of the longest piece that SentencePiece learns: time grows with it."""
 LEAF, OFFSET_SHIFT = 1 << 8, 1 << 9
 
 
 class UnigramModel:
-    """Pieces with a score, the logarithm of a probability, each; a line becomes the pieces of the largest sum.
+    """Pieces, each with a score, the logarithm of a probability; a line becomes the pieces with the largest sum.
 
     data: the bytes of the file   where: its name, for messages
 
     Raises:
-        DataError: no SentencePiece file, a damaged one, or a model of another kind (BPE) or option (byte fallback).
+        DataError: not a SentencePiece file, a damaged one, or a model of another kind (BPE) or option (byte fallback).
     """
 
     def __init__(self, data: bytes, where: str):
@@ -60,7 +60,7 @@ class UnigramModel:
         of_normal = [score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL]
         self.unknown_score, best_score = min(of_normal) - 10, max(of_normal)
         user_defined = {text: text.encode() for text, kind in zip(texts, kinds, strict=True) if kind == USER_DEFINED}
-        # One wins over every other way to spell it.
+        # Such a piece wins over every other way to spell it.
         self.scores |= {text: len(data) * best_score - 0.1 for text, data in user_defined.items()}
         self.user_defined = set(user_defined.values())
         self.user_lengths = sorted(set(map(len, self.user_defined)), reverse=True)
@@ -69,7 +69,7 @@ class UnigramModel:
             raise DataError(f"{where}: must have pieces of at most {LONGEST_PIECE} characters, got {self.longest}")
 
     def encode(self, line: str) -> list[str]:
-        """The pieces of a line. Neighbouring characters that no piece has are one piece, which is not in the file."""
+        """The pieces of a line. Adjacent characters that no piece has become one piece, which is not in the file."""
         parts: list[str] = []
         best = best_pieces(self.normalize(line), self.scores, self.unknown_score, self.longest)
         for known, run in groupby(best, key=self.scores.__contains__):
@@ -104,9 +104,9 @@ def best_pieces(text: str, scores: dict[str, float], unknown_score: float, longe
     """The pieces that make up ``text`` and have the largest sum of scores, by Viterbi      [Kudo 2018, sec. 3.2]
 
     best[end] = max over start of best[start] + score(text[start:end]), where no piece is longer than ``longest``. A
-    character that is no piece stands alone, for ``unknown_score``.
+    character that is not a piece stands alone, with ``unknown_score``.
     """
-    best = [(0.0, 0)]  # for each place: the largest sum that reaches it, and where the last piece of that way starts
+    best = [(0.0, 0)]  # for each place: the largest sum that reaches it, and where the last piece of that path starts
     for end in range(1, len(text) + 1):
         best.append((-math.inf, 0))
         for start in range(max(end - longest, 0), end):
@@ -163,7 +163,7 @@ def _children(unit: int) -> int:
 
 
 def _float32(value: float) -> float:
-    """Rounded to float32, as SentencePiece adds: two ways of equal sums are told apart as it does."""
+    """Rounded to float32, as in SentencePiece's sums, so that nearly equal sums are ranked as it ranks them."""
     return struct.unpack("f", struct.pack("f", value))[0]
 
 
@@ -191,7 +191,7 @@ def _message(data: bytes) -> dict[int, list]:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """(an integer of 7 bits a byte, low ones first, the position after it)"""
+    """(an integer of 7 bits per byte, low ones first, the position after it)"""
     value = 0
     for shift in range(0, 70, 7):
         byte = data[position]

@@ -26,11 +26,11 @@ MAX_IDS = 2**31 - 1
 """Batches store ids as int32."""
 
 LONG_WORD = 256
-"""Characters of a word that are merged at a time: what is longer is no word of a language, and takes n^2 steps."""
+"""Characters of a word that are merged at a time: anything longer is no word of a language, and takes n^2 steps."""
 
 CACHE_SIZE, CACHED_LENGTH = 500_000, 64
-"""How many words, or chunks between spaces, have their subwords cached, and the most characters they may have: some
-200 MB. A full cache is emptied."""
+"""Maximum number of words, or chunks between spaces, whose subwords are cached, and their maximum length in characters:
+some 200 MB. A full cache is emptied."""
 
 
 class Tokenizer:
@@ -44,7 +44,7 @@ class Tokenizer:
     """
 
     other_forms: dict[str, Callable[[str, str], "Tokenizer"]] = {}
-    """How to load vocabularies that are not learned here, by how their text begins."""
+    """How to load vocabularies that are not learned here, by the beginning of their text."""
 
     def __init__(self, mode: str, base: list[str], merges: list[SymbolPair]):
         self.mode, self.base, self.merges = mode, base, merges
@@ -100,17 +100,17 @@ class Tokenizer:
 
     @property
     def target(self) -> "Tokenizer":
-        """What encodes lines of the target: this tokenizer too, unless a model was imported with one for each side."""
+        """The tokenizer of target lines: this one, unless a model was imported with one for each side."""
         return self
 
     @property
     def src_vocab_size(self) -> int:
-        """Ids of a vocabulary of the source's own; 0: both sides have one."""
+        """Number of ids of a separate source vocabulary; 0: both sides share one."""
         return 0
 
     @property
     def vocab_size(self) -> int:
-        """Ids of the target's vocabulary, which is the source's too, unless a model was imported with two."""
+        """Number of ids of the target's vocabulary, which is also the source's unless a model was imported with two."""
         return len(SPECIALS) + len(self.symbols)
 
     def encode(self, line: str) -> list[int]:
@@ -128,11 +128,11 @@ class Tokenizer:
                 gc.enable()
 
     def encode_with_dropout(self, line: str, p_drop: float, draw: Callable[[], float]) -> list[int]:
-        """`encode`, but with merges left out by chance, as `bpe.apply_merges_with_dropout` says: for training alone."""
+        """`encode`, but with merges left out at random, see `bpe.apply_merges_with_dropout`; for training only."""
         return list(self._encode_chunk(line, partial(apply_merges_with_dropout, p_drop=p_drop, draw=draw)))
 
     def count_tokens(self, words: Mapping[str, int]) -> int:
-        """Tokens of a text in which each word occurs as often as it says."""
+        """Number of tokens of a text with these word counts."""
         return sum(len(self._ids_of[word]) * count for word, count in words.items())
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -156,7 +156,7 @@ class Tokenizer:
     def loads(cls, text: str, where: str = "tokenizer") -> "Tokenizer":
         """The vocabulary that `dumps` wrote; DataError, with ``where`` and the line number, if it is damaged.
 
-        One of SentencePiece's pieces, from an imported model, is a `PieceTokenizer`.
+        A vocabulary of SentencePiece pieces, from an imported model, becomes a `PieceTokenizer`.
         """
         for mark, loads in cls.other_forms.items():
             if text.startswith(mark):

@@ -1,4 +1,4 @@
-"""Training: one update, a whole run, and what a run writes down about itself."""
+"""Training: one update, a whole run, and what a run records about itself."""
 
 from minitransformer.training.accumulation import GradientAccumulator
 from minitransformer.training.corpus import Corpus

@@ -1,6 +1,6 @@
 """Gradient accumulation: which micro-batches of an update this rank computes, and in which thread.
 
-The resulting gradient is always that of the one batch which all micro-batches make up.
+The resulting gradient is always that of the single batch that all micro-batches make up.
 """
 
 import math
@@ -27,9 +27,9 @@ class GradientAccumulator:
     Each rank is given its own micro-batches: numbers rank, rank + size, rank + 2 size... of the update. When all are
     done, the gradient vectors of the ranks are summed.
 
-    scale: what the loss must be multiplied by before backward; `accumulate` takes it out of the gradient
+    scale: what the loss must be multiplied by before backward; `accumulate` divides the gradient by it
     tokens_of_update: target tokens of an update on all ranks; needed if there are several
-    wants_to_stop: asked in each update; ``stop_wishes`` is how many ranks answered True
+    wants_to_stop: called in each update; ``stop_wishes`` is the number of ranks where it returned True
 
     Raises (`accumulate`): what the communicator raises; (`is_finite`): what `LossScale.adapt` raises.
     """
@@ -63,7 +63,7 @@ class GradientAccumulator:
         return n_tgt_tokens
 
     def accumulate(self, micro_batches: Sequence[Batch], compute_gradient: ComputeGradient) -> tuple[float, float]:
-        """The gradient of all micro-batches, into the model's own vector; returns the sums of their losses and nlls."""
+        """Sum the gradients of all micro-batches in the model's vector; return the sums of their losses and nlls."""
         buffers = self.parameters.gradient_buffers(self.workers.size)
 
         def share_of(worker: int) -> list[tuple[Tensor, Tensor]]:
@@ -92,17 +92,17 @@ class GradientAccumulator:
         return self.scale.adapt(gradient_norm) if self.found_inf(loss) else math.isfinite(loss + gradient_norm)
 
     def restore_scale(self, stored: dict) -> None:
-        """Go on with the loss scale of a checkpoint, if both that run and this one need one."""
+        """Continue with the loss scale of a checkpoint, if both that run and this one need one."""
         scale = LossScale(**stored)
         if self.scale.is_needed and scale.is_needed:
             self.scale = scale
 
     def found_inf(self, loss: float) -> bool:
-        """Whether a gradient that is not finite only lowers the loss scale: in float16, if the loss is finite."""
+        """Whether a non-finite gradient only lowers the loss scale: in float16, if the loss is finite."""
         return self.scale.is_needed and math.isfinite(loss)
 
 
 def threads_of_rank(config: TrainingConfig, n_ranks: int) -> int:
-    """The threads that training may use; 0: as many as there are. By default one, if several ranks share the cores of a
-    machine."""
+    """The threads that training may use; 0: as many as there are. The default is one if several ranks share the cores
+    of a machine."""
     return config.threads or (0 if n_ranks == 1 else 1)

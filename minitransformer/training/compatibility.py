@@ -15,14 +15,14 @@ from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError, quote
 from minitransformer.files import file_hash
 
-# Paths, and what concerns one machine alone.
+# Paths, and settings that concern only one machine.
 MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
 
 
 def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, progress: dict) -> None:
-    """Refuse to resume with other settings, rules, tokenizer or data than the checkpoint's, or from NaN.
+    """Refuse to resume with settings, rules, tokenizer or data other than the checkpoint's, or from NaN.
 
-    progress: what this run would write; that of the checkpoint must have its form
+    progress: what this run would write; the checkpoint's must have the same form
 
     Raises:
         CheckpointError: names the first key that differs, with both values.
@@ -68,7 +68,7 @@ def _has_form(theirs: object, own: object) -> bool:
 
 
 def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> None:
-    """Refuse to train with other code, another config or other data than rank 0's.
+    """Refuse to train with code, a config or data other than rank 0's.
 
     Raises:
         RanksError: on every rank; it names the first rank that differs, and what differs.

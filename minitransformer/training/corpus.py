@@ -32,8 +32,8 @@ class Corpus:
         valid_lines: the validation text itself, which BLEU needs.
         train_lines: the training text itself, of ``train`` pair by pair, which BPE dropout segments anew.
         n_empty, n_long: training pairs left out because a side was empty, or longer than ``max_length``.
-        max_length: tokens with the end mark.
-        known_fingerprint: of training pairs on the disk, so that they need not be read for it.
+        max_length: tokens including EOS.
+        known_fingerprint: that of training pairs on disk, so that they need not be read to compute it.
     """
 
     train: SentencePairs
@@ -79,7 +79,7 @@ class Corpus:
     ) -> "Corpus":
         """Encode (source lines, target lines), both sides with one tokenizer.
 
-        max_length: training pairs with a longer side are left out and counted, tokens with the end mark; validation
+        max_length: training pairs with a longer side are left out and counted, tokens including EOS; validation
             stays whole
         """
         kept = encode_parallel(tokenizer, *train, max_length=max_length)
@@ -140,7 +140,7 @@ class Corpus:
         return cls((src, tgt), valid_ids, tokenizer, valid, None, *left_out, header.fingerprint)
 
     def stream(self, config: Config) -> BatchStream | RedrawnStream:
-        """The micro-batches of a training; drawn anew, the 29,000 pairs of Multi30k take 7 s of one core each epoch."""
+        """The micro-batches of a run; to draw the 29,000 pairs of Multi30k again takes 7 s of one core per epoch."""
         data, model, seed = config.data, config.model, config.training.seed
         budgets = {"src_tokens": data.src_tokens, "tgt_tokens": data.tgt_tokens, "seed": seed}
         if not data.bpe_dropout:
@@ -156,12 +156,12 @@ class Corpus:
         return 1 + max(int(lengths_of(side).max()) for side in sides)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the training pairs, by which a resumed run recognises its data."""
+        """SHA-256 of the training pairs, by which a resumed run recognizes its data."""
         return self.known_fingerprint or fingerprint_of(self.train)
 
 
 def _check_ids(name: str, pairs: SentencePairs) -> None:
-    """DataError if what a program gave as sentences are not lists of ids; NumPy would cut fractions and high bits."""
+    """DataError if a program's sentences are not lists of ids; NumPy would cut off fractions and high bits."""
     try:
         for side in pairs:
             if not isinstance(side, FlatSentences):
@@ -176,7 +176,7 @@ def _check_ids(name: str, pairs: SentencePairs) -> None:
 
 
 def _check_ids_fit(corpus: Corpus, sizes: tuple[int, int]) -> None:
-    """DataError if an id is none of the model's; a training might come to it hours later.   sizes: of both sides"""
+    """DataError if an id is not one of the model's; training might reach it only hours later.   sizes: of both sides"""
     for name, pairs in (("train", corpus.train), ("valid", corpus.valid)):
         for side, size in zip(pairs, sizes, strict=True) if pairs is not None else ():
             highest = max((int(part.max()) for part in FlatSentences.of(side).parts()), default=0)
@@ -188,21 +188,21 @@ def _check_bpe_dropout(p_drop: float, corpus: Corpus) -> None:
     has_no_merges = isinstance(corpus.tokenizer, PieceTokenizer)
     if p_drop and (has_no_merges or corpus.train_lines is None):
         got = "a tokenizer of pieces, which has no merges" if has_no_merges else "training pairs that are ids already"
-        raise ConfigError(f"data.bpe_dropout must be 0 but for text and a BPE tokenizer, got {p_drop} and {got}")
+        raise ConfigError(f"data.bpe_dropout must be 0 except for text with a BPE tokenizer, got {p_drop} and {got}")
 
 
 def load_tokenizer(path: str) -> Tokenizer:
     """The tokenizer of a file that `bpe train` wrote, or of a checkpoint (``.npz``).
 
     Raises:
-        DataError: the file does not exist or is damaged; CheckpointError: the same of a checkpoint.
+        DataError: the file does not exist or is damaged; CheckpointError: the same for a checkpoint.
     """
     if not path.endswith(".npz"):
         return Tokenizer.load(path)
     text = load_checkpoint(path, with_optimizer=False).tokenizer_text
     if not text:
         raise DataError(
-            f"the tokenizer must be a file of one, or a checkpoint with one, got {path}, trained on token ids only"
+            f"the tokenizer must be a tokenizer file or a checkpoint with one, got {path}, trained on token ids only"
         )
     return Tokenizer.loads(text, where=path)
 
@@ -211,7 +211,7 @@ def with_vocabulary(config: Config, corpus: Corpus) -> Config:
     """``config`` with model.vocab_size taken from the tokenizer; checks what would otherwise fail hours later.
 
     Raises:
-        ConfigError: there is no vocabulary size, or another one than the tokenizer's, or a sentence is too long, or the
+        ConfigError: there is no vocabulary size, or one other than the tokenizer's, or a sentence is too long, or the
             model needs sources and there are none, or data.bpe_dropout has no text or no merges.
         DataError: there is no tokenizer, and an id is beyond the vocabulary.
     """

@@ -21,13 +21,13 @@ from minitransformer.text.tokenizer import SPECIALS
 TABLES = ("embedding", "tgt_embedding.table", "tgt_embedding", "projection", "output_bias")
 """Parameters that have a row, or a number, for each token."""
 LARGEST = 1e30
-"""Of the numbers of word vectors, so that their squares have a sum."""
+"""Limit of the numbers in word vectors, so that the sum of their squares is finite."""
 MAY_DIFFER = set("vocab_size p_drop p_drop_attention p_drop_ffn label_smoothing dtype".split())
 """Keys of [model] that do not change what the parameters mean."""
 
 
 def initialize(model: Model, tokenizer: Tokenizer | None, path: str) -> str:
-    """Copy what ``path`` holds into a new model; the rest stays as it was drawn. Returns one line that says what.
+    """Copy what ``path`` holds into a new model; the rest keeps its random values. Returns one line that says what.
 
     path: "", which does nothing; a checkpoint, or the folder of a run, of a model of the same shape, perhaps with
         another vocabulary, whose tokens are then matched by their text; or word vectors, a text file ``.vec`` with a
@@ -67,7 +67,7 @@ def _from_checkpoint(model: Model, tokenizer: Tokenizer | None, path: str) -> st
     n_both = len(_matching_rows(old_tokenizer, tokenizer, TABLES[-1])[0])
     return (
         f"train: the parameters begin as those of {path}; {n_both} of {tokenizer.vocab_size} tokens are in both "
-        "vocabularies, the others' rows are drawn"
+        "vocabularies, the rows of the others are random"
     )
 
 
@@ -125,7 +125,7 @@ def _word_vectors(path: str, width: int) -> Iterator[tuple[str, np.ndarray]]:
     try:
         with open(path, "rb") as file:
             for number, line in enumerate(iter(lambda: file.readline(MAX_LINE), b""), start=1):
-                # Of bytes: a word may contain spaces that only Unicode knows. What is beyond d_model stays one part.
+                # Bytes: a word may contain spaces that only Unicode knows. What is beyond d_model stays one part.
                 parts = line.split(maxsplit=width + 1)
                 if number == 1 and len(parts) == 2:
                     continue
@@ -133,7 +133,7 @@ def _word_vectors(path: str, width: int) -> Iterator[tuple[str, np.ndarray]]:
                     word, *numbers = parts[0].decode("utf-8", errors="replace"), *map(float, parts[1:])
                 except (IndexError, ValueError):
                     numbers = []
-                if len(numbers) != width or not all(abs(each) <= LARGEST for each in numbers):  # NaN neither
+                if len(numbers) != width or not all(abs(each) <= LARGEST for each in numbers):  # nor NaN
                     raise DataError(
                         f"{path}:{number}: must be a word and d_model = {width} numbers within {LARGEST:g}, got "
                         f"{quote(printable(line.decode('utf-8', errors='replace').strip(), 40))}"

@@ -5,7 +5,7 @@ began, without the time in which it was stopped). Losses are means in nats per t
 
 - ``train``, every ``log_every`` updates, over the updates since the line before: ``loss`` (label-smoothed), ``nll``
   (unsmoothed), ``ppl``, ``tokens_per_second`` (target tokens), ``learning_rate`` (last), ``gradient_norm`` (mean;
-  one that is not finite counts 0)
+  one that is not finite counts as 0)
 - ``valid``, every ``validate_every`` updates and at the end: ``loss``, ``nll``, ``ppl``, and ``bleu`` with its
   ``signature`` if asked for
 - ``skipped``, with ``training.skip_nonfinite``, for an update that was not made: ``reason``, what was NaN or infinite
@@ -44,7 +44,7 @@ def perplexity(nll: float) -> float:
 
 @dataclass
 class Meter:
-    """Sums over some updates. Checkpoints carry them, so the mean of a resumed run is the same mean."""
+    """Sums over some updates. Checkpoints store them, so the means of a resumed run are the same."""
 
     loss: float = 0.0
     nll: float = 0.0

@@ -1,4 +1,4 @@
-"""Updates whose loss or gradient is NaN or infinite: what that is, and whether the run stops or skips them."""
+"""Updates whose loss or gradient is NaN or infinite: which value is, and whether the run stops or skips them."""
 
 from minitransformer.autograd.anomaly import first_nonfinite
 from minitransformer.errors import AnomalyError, RanksError, TrainingError
@@ -6,7 +6,7 @@ from minitransformer.nn import ParameterVector
 from minitransformer.training.metrics import StepResult
 
 MAX_SKIPPED = 10
-"""Updates skipped in a row after which the run stops: what hits all of them does not pass."""
+"""Updates skipped in a row after which the run stops: what affects all of them does not go away."""
 
 
 class NonfiniteUpdates:
@@ -23,7 +23,7 @@ class NonfiniteUpdates:
         """What is not finite in ``update``, if it may be skipped.
 
         Raises:
-            TrainingError, of several ranks RanksError: it may not, or it is the last of MAX_SKIPPED in a row.
+            TrainingError (several ranks: RanksError): it may not, or it is the last of MAX_SKIPPED in a row.
         """
         found = self._find()
         self._in_a_row = self._in_a_row + 1 if update == self._last + 1 else 1
@@ -41,8 +41,8 @@ class NonfiniteUpdates:
         raise (TrainingError if self._n_ranks == 1 else RanksError)(message)
 
     def _find(self) -> str:
-        """The first parameter that is not finite, else the first gradient. Parameters are each rank's own: where there
-        are several, gradients alone tell, so that all say the same."""
+        """The first parameter that is not finite, else the first gradient. Parameters are each rank's own, so several
+        ranks look only at gradients and report the same."""
         for what, kind in (("parameter", "data"), ("gradient of", "grad"))[self._n_ranks > 1 :]:
             for name in self._parameters.names:
                 if found := first_nonfinite(getattr(self._parameters[name], kind)):
@@ -51,7 +51,7 @@ class NonfiniteUpdates:
 
 
 def explain_anomaly(update: int, error: AnomalyError, parameters: ParameterVector) -> TrainingError:
-    """What `detect_anomaly` has found in ``update`` of this rank, with the nearest parameter, which tells the layer."""
+    """What `detect_anomaly` found in ``update`` of this rank, with the nearest parameter, which shows the layer."""
     names = [name for name in parameters.names if parameters[name] is error.leaf]
     nearest = f" (nearest parameter: {names[0]})" if names else ""
     return TrainingError(

@@ -1,7 +1,7 @@
-"""The progress bar of a run, and messages above it. Of several ranks only rank 0 shows them.
+"""The progress bar of a run, and messages above it. With several ranks, only rank 0 shows them.
 
-What cannot be written is lost: a training must not end because nobody reads its log, or the disk of the log is full.
-(tqdm itself forgives a terminal that was closed.)
+What cannot be written is lost: training must not end because nobody reads its log, or because the log's disk is full.
+(tqdm itself tolerates a terminal that was closed.)
 """
 
 import sys
@@ -39,7 +39,7 @@ class Progress:
 
     def __init__(self, is_rank_0: bool, with_bar: bool):
         self._is_rank_0, self._with_bar = is_rank_0, with_bar
-        tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process leaves behind
+        tqdm.set_lock(threading.RLock())  # its default is a system semaphore, which a killed process leaves behind
 
     def bar(self, done: int, total: int) -> tqdm:
         """A bar of ``total`` updates, as a context manager."""

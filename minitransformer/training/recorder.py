@@ -41,8 +41,8 @@ class MetricsRecorder:
         self._began = time.monotonic()
 
     def add(self, result: StepResult) -> None:
-        """Add the result of the update that was begun. One that was skipped may have a loss that is not finite; then it
-        is left out."""
+        """Add the result of the update that was begun. A skipped update may have a loss that is not finite; it is then
+        left out."""
         if math.isfinite(result.loss):
             self.interval.add(result, time.monotonic() - self._began)
 
@@ -64,14 +64,14 @@ class MetricsRecorder:
         line["seconds"] = round(self.seconds(), 3)
         try:
             with open(self._path, "a", encoding="utf-8") as file:
-                file.write(json.dumps(line, default=float) + "\n")  # a number of NumPy's, which a program may add
+                file.write(json.dumps(line, default=float) + "\n")  # a NumPy number, which a program may add
         except OSError as error:
             raise TrainingError(f"metrics: {self._path} {write_error(error)}") from error
 
     def sync(self) -> None:
         """Wait until the lines are on the disk: a checkpoint must not outlive the lines before it."""
         if self._path.exists():
-            with open(self._path, "ab") as file:  # Windows syncs no file that is open for reading only
+            with open(self._path, "ab") as file:  # Windows does not sync a file open only for reading
                 os.fsync(file.fileno())
 
     def seconds(self) -> float:

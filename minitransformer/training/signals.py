@@ -21,9 +21,10 @@ class Outcome:
 class StopRequest:
     """A context in which the first SIGINT, SIGTERM or SIGHUP is only recorded in ``signal``, not acted on.
 
-    SIGHUP, which is sent when the terminal closes, stays ignored where it was, as under ``nohup``. A SIGINT after that
-    raises KeyboardInterrupt at once; what else comes is a scheduler that repeats itself, or signals a rank as well as
-    the ``launch`` that passes it on. Outside the main thread, where Python delivers no signals, nothing is changed.
+    SIGHUP, which is sent when the terminal closes, stays ignored if it was, as under ``nohup``. After the first signal,
+    a SIGINT raises KeyboardInterrupt at once; others are ignored: they come from a scheduler that repeats itself, or
+    that signals a rank as well as the ``launch`` that passes it on. Outside the main thread, where Python delivers no
+    signals, nothing is changed.
     """
 
     def __init__(self):

@@ -1,4 +1,4 @@
-"""One update of the parameters, on one page: every training runs this."""
+"""One update of the parameters, on one page: every training run uses it."""
 
 from collections.abc import Sequence
 

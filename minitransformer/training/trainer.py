@@ -38,8 +38,8 @@ class Trainer:
     """Trains a model according to ``config``.
 
     The state after update u follows from (config, data, u) alone: batches and dropout masks are drawn from
-    (seed, update), so a run that was killed resumes bit for bit (a GPU draws other masks than NumPy). Several ranks
-    share the micro-batches of each update; rank 0 alone writes and validates.
+    (seed, update), so a run that was killed resumes bit for bit (a GPU and NumPy draw different masks). Several ranks
+    share the micro-batches of each update; only rank 0 writes and validates.
 
     corpus: the training data; None: read the files of the [data] section
     progress: show a bar
@@ -47,8 +47,8 @@ class Trainer:
     process_group: the ranks that train together, made by ``init_process_group``; None for this process alone
     on_update, on_validation: called with this Trainer and a StepResult, or the dict of metrics, to which it may add; if
         it sets ``should_stop`` of the Trainer, the run ends (several ranks: after one more update)
-    rules: names and hashes of what computes in the place of the engine's rules, if the caller has put something there;
-        checkpoints record them, and a run resumes with the same alone
+    rules: names and hashes of the functions that replace the engine's rules, if the caller has replaced any;
+        checkpoints record them, and a run resumes only with the same ones
 
     Raises:
         ConfigError, DataError, BackendError: the config or the data is invalid, or the device is not available.
@@ -94,7 +94,7 @@ class Trainer:
         """Train until ``training.updates`` updates are done, or until SIGINT, SIGTERM or SIGHUP; then save.
 
         Raises:
-            TrainingError, of several ranks RanksError: a loss or gradient is NaN or infinite, and is not to be skipped
+            TrainingError (several ranks: RanksError): a loss or gradient is NaN or infinite, and is not to be skipped
                 (training.skip_nonfinite). The checkpoints stay as they were.
         """
         updates = self.config.training.updates
@@ -110,7 +110,7 @@ class Trainer:
                 self._validate_if_due()  # the run may have been stopped between an update and its validation
                 self.accumulator.wants_to_stop, self.accumulator.stop_wishes = (lambda: stop.signal is not None), 0.0
                 while self.update < updates and not self._stops():
-                    self._validate_if_due()  # not done yet where a signal came after the sum of an update
+                    self._validate_if_due()  # still due if a signal came after the sum of an update
                     self._one_update(bar)
                     self._save_if_due()
                     if stop.signal is None:
@@ -178,7 +178,7 @@ class Trainer:
         self.on_update(self, result)
 
     def _stops(self) -> bool:
-        """Whether no further update is made; alike on all ranks, which have summed their wishes."""
+        """Whether to make no further update; the same on all ranks, which have summed their wishes."""
         wishes = self.accumulator
         wishes.wants_to_stop = (lambda: True) if self.should_stop else wishes.wants_to_stop
         return wishes.stop_wishes > 0 or (self.ranks.size == 1 and wishes.wants_to_stop())
@@ -205,7 +205,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint of this update, unless it is there already, and delete the oldest beyond the limit.
 
-        A limit that was lowered applies first, to those up to the newest that is whole: on a full disk it makes room.
+        A lowered limit is first applied to those up to the newest whole one: on a full disk that makes room.
         """
         if not self.is_rank_0 or self.saved_update == self.update:
             return

@@ -15,7 +15,7 @@ LATE = r"rank {rank} must reach sum \d+ within 2.5 s \(training.timeout\), as th
 MESSAGES = {
     "raise": "rank {rank}: ValueError: a fault of the program",
     "memory": r"rank {rank}: not enough memory \(Unable to allocate 9.00 TiB\); take smaller batches",
-    "kill": r"rank {rank} \(process \d+\) ended unexpectedly: it was killed by SIGKILL \(so the system does when ",
+    "kill": r"rank {rank} \(process \d+\) ended unexpectedly: it was killed by SIGKILL \(as the system does when ",
     "exit": r"rank {rank} \(process \d+\) ended unexpectedly, with exit code 0",
     "stop": LATE,
     "endless": LATE,

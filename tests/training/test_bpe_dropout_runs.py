@@ -76,5 +76,5 @@ def test_text_is_read_for_it_and_ids_and_tokenizers_without_merges_are_refused(t
     model = base64.b64decode("CgoKAWEVAAAAABgB")  # one piece, "a"
     of_pieces = Corpus.from_lines(PieceTokenizer([model, model], [["a"], ["a"]]), (["a a"], ["a"]))
     for corpus, got in ((from_ids, "training pairs that are ids already"), (of_pieces, "a tokenizer of pieces, which")):
-        with pytest.raises(ConfigError, match=f"must be 0 but for text and a BPE tokenizer, got 0.1 and {got}"):
+        with pytest.raises(ConfigError, match=f"must be 0 except for text with a BPE tokenizer, got 0.1 and {got}"):
             trainer_with(tmp_path / "run", 0.1, corpus)

@@ -74,7 +74,7 @@ def attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
 def tile_of(dtype: np.dtype, d_k: int, d_v: int) -> int:
     """The largest tile that fits into shared memory with what attention.cu keeps there in backward, or 0.
 
-    Tiles of 32 take heads of 128 in half precision and of 64 in float32, tiles of 16 heads of 320 and of 160."""
+    Tiles of 32 allow heads of 128 in half precision and of 64 in float32; tiles of 16 allow heads of 320 and of 160."""
     pad, computed = 8 if dtype.itemsize == 2 else 1, compute_dtype(dtype).itemsize
     for tile in TILES:
         stored = 2 * (_pad_width(d_k) + pad) + 2 * (_pad_width(d_v) + pad) + tile + pad  # values of a row
@@ -89,7 +89,7 @@ def _pad_width(width: int) -> int:
 
 
 def _by_head(x: Array) -> Array:
-    """(..., T, d) as (B, H, T, d); without axes for sentences or heads these are 1."""
+    """(..., T, d) as (B, H, T, d); missing axes for sentences or heads become 1."""
     return x if x.ndim == 4 else x.reshape(-1, x.shape[-3] if x.ndim > 3 else 1, *x.shape[-2:])
 
 

@@ -17,7 +17,7 @@ def scaled_copy(x: Array, factor: Array | None, dtype: Any) -> Array:
     """factor * x, of ``dtype``; factor: a scalar on the device, None is 1
 
     Raises:
-        ShapeError: x has not the dtype that parameters and sums have beside activations of ``dtype``.
+        ShapeError: x does not have the dtype of parameters and sums for activations of ``dtype``.
     """
     check_arrays(f"a parameter beside {name_of(dtype)}", x.shape, compute_dtype(dtype), x)
     xp, n = get_array_module(x), x.size

@@ -24,7 +24,7 @@ def positioned_embedding_forward(
     keep: CountedMask | None = None,
     p_drop: float = 0.0,
 ) -> tuple[Array, tuple]:
-    """As in ops/embedding.py; ``keep`` is a CountedMask. Here activations get the dtype they are stored in."""
+    """As in ops/embedding.py; ``keep`` is a CountedMask. Here activations get their storage dtype."""
     xp, (vocab_size, width) = get_array_module(table), table.shape
     flat_ids = xp.ascontiguousarray(xp.asarray(ids, np.int64)).reshape(-1)  # (N,)
     positions = None if positions is None else xp.ascontiguousarray(positions)

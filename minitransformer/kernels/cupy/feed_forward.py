@@ -10,7 +10,7 @@ from minitransformer.kernels.cupy.sums import sum_rows
 from minitransformer.kernels.precision import compute_dtype, uses_tf32
 from minitransformer.ops.rule import Rule
 
-PARTS = 128  # of the rows, whose sums for the bias are formed side by side in backward
+PARTS = 128  # of the rows, whose sums for the bias are computed in parallel in backward
 
 
 def feed_forward_forward(

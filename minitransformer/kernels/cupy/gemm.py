@@ -1,7 +1,7 @@
-"""Matrix products by cuBLAS, in every precision: of two matrices, transposed or not.
+"""Matrix products with cuBLAS, in every precision: of two matrices, transposed or not.
 
-By CuPy's binding of cuBLAS's GemmEx: its own matmul would round gradients of parameters to half precision, and knows
-TF32 only as a setting of the whole process.
+This calls cuBLAS's GemmEx through CuPy's binding: CuPy's own matmul would round gradients of parameters to half
+precision, and offers TF32 only as a setting of the whole process.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ def matmul(
     """y = alpha a b, or with ``add`` y = out + alpha a b; accumulated in float32 (float64 for float64)
 
     a: (n, k), or (k, n) with transpose_a   b: (k, m), or (m, k) with transpose_b
-    y: (n, m); space between rows of ``out`` is left as it is
+    y: (n, m); space between rows of ``out`` is left untouched
     dtype: of y (default: that of a)   tf32: for float32 factors
 
     Raises:
@@ -61,7 +61,7 @@ def matmul(
 
 
 def _as_stored(x: Array, transpose: bool) -> tuple[Array, bool]:
-    """x, its transpose or a copy, such that values of a row are adjacent; and whether cuBLAS must transpose it."""
+    """x, its transpose or a copy, whose values in a row are adjacent; and whether cuBLAS must transpose it."""
     for each, flag in ((x, transpose), (x.T, not transpose)):
         row, column = each.strides
         if column == each.itemsize and row >= each.shape[1] * each.itemsize:
@@ -70,7 +70,7 @@ def _as_stored(x: Array, transpose: bool) -> tuple[Array, bool]:
 
 
 def _matrix(x: Array) -> tuple[int, int, int]:
-    """What cuBLAS takes of a matrix: address, type, elements from one row to the next."""
+    """A matrix as cuBLAS takes it: address, type, elements from one row to the next."""
     return address(x), DATA_TYPES[name_of(x.dtype)], max(x.shape[1], x.strides[0] // x.itemsize)
 
 

@@ -96,15 +96,15 @@ def _argument(value: Any) -> Any:
 
 @cache
 def name_of(dtype: Any) -> str:
-    """Such as float32; kept, as NumPy puts the name together each time."""
+    """The name, such as float32; cached, as NumPy builds it each time."""
     return np.dtype(dtype).name
 
 
 def check_arrays(what: str, shape: tuple[int, ...], dtype: Any, *arrays: Array | None) -> None:
-    """A kernel sees only addresses: of an array that is shorter or of another type it would read other memory.
+    """A kernel sees only addresses: given a shorter array or one of another type, it would read other memory.
 
     Raises:
-        ShapeError: one of the arrays has not this shape and dtype.
+        ShapeError: one of the arrays does not have this shape and dtype.
     """
     for array in arrays:
         if array is not None and (array.shape != shape or array.dtype != dtype):
@@ -113,7 +113,7 @@ def check_arrays(what: str, shape: tuple[int, ...], dtype: Any, *arrays: Array |
 
 
 def blocks_for(n: int, per_block: int = THREADS) -> int:
-    """Blocks that have at least ``n`` threads, or ``n`` units of which a block has ``per_block``."""
+    """The number of blocks for at least ``n`` threads, or ``n`` units, with ``per_block`` in a block."""
     return -(-n // per_block)
 
 

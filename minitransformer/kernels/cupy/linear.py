@@ -1,4 +1,4 @@
-"""Kernel of linear: products in the dtype of activations, the gradient of the matrix in its own."""
+"""Kernel of linear: products in the dtype of activations, the gradient of the matrix in the matrix's own."""
 
 from minitransformer.backend import Array, get_array_module
 from minitransformer.kernels.cupy.cast import cast_parameter

@@ -30,7 +30,7 @@ class CountedMask:
     """The mask of one dropout: what ``philox.cuh`` draws from (key, site) for each row and column.
 
     key: a `mixed_key`   site: which dropout of the model
-    shape: of the mask; the last axis are columns, all others rows   p_drop: exact to 1 / 131072
+    shape: of the mask; the last axis is columns, all others are rows   p_drop: exact to 1 / 131072
     """
 
     key: int
@@ -51,7 +51,7 @@ class CountedMask:
 
 
 def draw_mask(rule: str, key: tuple[int, ...], site: int, shape: tuple[int, ...], p_drop: float) -> CountedMask:
-    """A mask for the kernel of any rule: other values than NumPy's, with the same probability.
+    """A mask for the kernel of any rule: its values differ from NumPy's and have the same probability.
 
     key: seed, update and micro-batch
     """

@@ -10,7 +10,7 @@ from minitransformer.ops.rule import Rule
 
 MAX_THREADS = 512  # of a block; more would leave a thread too few registers
 BACKWARD_THREADS = 256  # of a block of several rows in backward, if they are short
-PARTS = 512  # such blocks, which loop over the rows: as many as a large card runs at a time, four a multiprocessor
+PARTS = 512  # such blocks, which loop over the rows: as many as a large card runs at a time, four per multiprocessor
 
 
 def residual_dropout_norm_forward(

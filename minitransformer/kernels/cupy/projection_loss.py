@@ -23,7 +23,7 @@ from minitransformer.ops.rule import Rule
 
 MAX_CHUNK_BYTES = 1 << 31  # logits held at a time: of base, 28,000 tokens in half precision
 CARD_SHARE = 16  # but no more than this part of the card's memory
-PITCH = 64  # rows of logits start at a multiple of so many: at odd addresses cuBLAS has only its slow kernels
+PITCH = 64  # rows of logits start at multiples of it: at odd addresses cuBLAS has only its slow kernels
 THREADS = 512  # with few large blocks the rows in flight stay in the cache until they are read again
 HALF_SCALE = 1024.0  # of the logits' gradients in float16, where label smoothing's share would underflow
 
@@ -66,7 +66,7 @@ def projection_loss_inference_forward(
 
 
 def chunk_rows(vocab_size: int, itemsize: int, card_bytes: float = math.inf) -> int:
-    """Rows of logits held at a time, on a card with so much memory.
+    """Rows of logits held at a time, on a card with this much memory.
 
     It depends on nothing else on the card, so that the same card always adds in the same order.
     """
@@ -85,8 +85,8 @@ def _card_bytes(xp: ModuleType) -> float:
 
 
 def _chunks(x: Array, matrix: Array, tf32: bool) -> Iterator[tuple[slice, Array, Array]]:
-    """Slices of the rows, their logits as a kernel takes them, (n, pitch), and as a product does, (n, V): the same
-    memory, and always the same."""
+    """Slices of the rows and their logits, as a kernel takes them, (n, pitch), and as a product does, (n, V): two views
+    of the same memory, which all slices share."""
     if not len(x):
         raise ShapeError("projection_loss: there must be rows, got none")
     xp, vocab_size = get_array_module(x), len(matrix)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 SHARED = ("common.cuh", "philox.cuh")
-TILED = {"attention": ("tensor_cores.cuh", "tiles.cuh")}  # products of its own, not by cuBLAS
+TILED = {"attention": ("tensor_cores.cuh", "tiles.cuh")}  # which computes products itself, without cuBLAS
 STORED = {
     "float32": ("float", "float"),
     "float64": ("double", "double"),

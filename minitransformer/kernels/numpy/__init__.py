@@ -1,4 +1,4 @@
-"""The fast kernels on NumPy arrays. Importing them gives NumPy's BLAS one thread (see `minitransformer.blas`)."""
+"""The fast kernels on NumPy arrays. Importing them limits NumPy's BLAS to one thread (see `minitransformer.blas`)."""
 
 from minitransformer.blas import product_threads
 from minitransformer.kernels.numpy.attention import attention

@@ -37,7 +37,7 @@ def attention_forward(
 def attention_inference_forward(
     q: Array, k: Array, v: Array, *, mask: Array | None = None, keep: Array | None = None, p_drop: float = 0.0
 ) -> Array:
-    """y alone; for the few queries of a decoding step by the plain rule."""
+    """y alone; the few queries of a decoding step are left to the plain rule."""
     forward = ops_attention.attention_forward if q.shape[-2] <= FEW_QUERIES else attention_forward
     return forward(q, k, v, mask=mask, keep=keep, p_drop=p_drop)[0]
 

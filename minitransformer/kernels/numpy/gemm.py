@@ -9,11 +9,11 @@ from minitransformer.kernels.numpy import panels
 from minitransformer.workers import parallel_for
 
 MANY = 1 << 25
-"""Multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
+"""Number of multiplications from which a second thread gains more than it costs to start (benchmarks/notes.md)."""
 
 cached_copies: dict[int, dict[tuple[Callable, bool], np.ndarray]] = {}
-"""Of arrays that are prepared for inference, by their identity: the copies by what made them, and by whether they are
-of the transpose."""
+"""Copies of arrays that are prepared for inference: by the identity of the array, then by the function that made the
+copy and whether it is one of the transpose."""
 
 
 def matmul(
@@ -56,7 +56,7 @@ def _in_threads(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool)
 
 
 def prepare_for_inference(array: np.ndarray) -> None:
-    """Make it read-only. `packed_matmul` may keep copies of it until it is freed, prepared anew or made writable."""
+    """Make an array read-only. `packed_matmul` may keep copies until it is freed, prepared again or made writable."""
     array.flags.writeable = False
     cached_copies[id(array)] = {}
     weakref.finalize(array, cached_copies.pop, id(array), None)
@@ -69,7 +69,7 @@ def is_prepared(array: np.ndarray) -> bool:
 
 
 def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = False) -> np.ndarray | None:
-    """y = a W or, with transpose, a W^T, (n, k) to (n, m), by a copy of W in panels; None where that gains nothing.
+    """y = a W or, with transpose, a W^T, (n, k) to (n, m), with a copy of W in panels; None where that gains nothing.
 
     The copy is made once, and only of a parameter that is prepared for inference: it would not follow an update.
     """
@@ -80,7 +80,7 @@ def packed_matmul(a: np.ndarray, parameter: np.ndarray, *, transpose: bool = Fal
 
 
 def cached_copy(parameter: np.ndarray, make: Callable[[np.ndarray], np.ndarray], transpose: bool = False) -> np.ndarray:
-    """What ``make`` gives for a prepared parameter or, with transpose, its transpose; made once."""
+    """What ``make`` returns for a prepared parameter or, with transpose, its transpose; made once."""
     copies = cached_copies[id(parameter)]
     if (make, transpose) not in copies:
         copies[make, transpose] = make(parameter.T if transpose else parameter)

@@ -10,7 +10,7 @@ from minitransformer.ops.rule import Rule
 
 
 def linear_forward(x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, tuple]:
-    """As in ops/linear.py; by a packed copy of a weight that does not change."""
+    """As in ops/linear.py; uses a packed copy of a weight that does not change."""
     rows = x.reshape(-1, x.shape[-1])  # (N, d_in)
     y = packed_matmul(rows, weight)
     y = matmul(rows, weight) if y is None else y  # (N, d_out)

@@ -1,7 +1,7 @@
-"""Products of few rows with a matrix that does not change, by OpenBLAS's kernels for small matrices.
+"""Products of few rows with a matrix that does not change, using OpenBLAS's kernels for small matrices.
 
 Before a large product OpenBLAS copies both factors into the order in which its kernel reads them. With few rows that
-takes longer than the multiplications. Its AVX-512 kernels for small matrices read the factors as they lie; so the
+takes longer than the multiplications. Its AVX-512 kernels for small matrices read the factors in place; so the
 matrix is stored in panels of columns, each small enough for them, and copied once  [Goto and van de Geijn 2008]. The
 gain is in benchmarks/notes.md.
 """
@@ -12,10 +12,10 @@ from minitransformer.blas import blas_kernels
 from minitransformer.workers import parallel_for
 
 HEIGHT, WIDTH = 512, 64
-"""Rows, at most, and columns of a panel. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
-takes a product for small (its file sgemm_small_kernel_permit_skylakex.c)."""
+"""Maximum rows, and columns, of a panel. With MOST_ROWS it is below the million multiplications up to which OpenBLAS
+considers a product small (its file sgemm_small_kernel_permit_skylakex.c)."""
 
-MOST_ROWS = 16  # with more, OpenBLAS is as fast without; of one it makes a product of a matrix and a vector
+MOST_ROWS = 16  # with more, OpenBLAS is as fast without panels; one row it treats as a matrix-vector product
 MANY = 1 << 22  # multiplications from which a second thread gains more than it costs to start
 
 WITH_SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")
@@ -23,7 +23,7 @@ WITH_SMALL_KERNELS = ("SkylakeX", "Cooperlake", "SapphireRapids")
 
 
 def fits(a: np.ndarray, matrix: np.ndarray) -> bool:
-    """Whether a b is faster so on this processor   a: (n, k)   b: ``matrix``, (k, m)"""
+    """Whether panels make a b faster on this processor   a: (n, k)   b: ``matrix``, (k, m)"""
     k, m = matrix.shape
     is_cut = m >= WIDTH and k % part_count(k) == 0
     is_float32 = a.dtype == matrix.dtype == np.float32
@@ -31,7 +31,7 @@ def fits(a: np.ndarray, matrix: np.ndarray) -> bool:
 
 
 def part_count(k: int) -> int:
-    """Into how many parts of equal height a matrix with k rows is cut."""
+    """The number of parts of equal height into which a matrix with k rows is cut."""
     return max(1, -(-k // HEIGHT))
 
 

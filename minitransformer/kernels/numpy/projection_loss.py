@@ -34,7 +34,7 @@ def _chunks(
     loss_n = ln Z_n - (1 - eps) logit_n,target - eps mean_v logit_nv,   Z_n = sum_v exp(logit_nv)
 
     real: (N,), no padding   mean_row: (d_model,), the mean of the table's rows: x . mean_row is the mean of the logits
-    Where some logits are LARGE_LOGIT or not finite, the loss is that of logits - max, as in the plain rule.
+    Where some logits reach LARGE_LOGIT or are not finite, the loss is that of logits - max, as in the plain rule.
     """
     rows = chunk_rows(len(table))
     buffer = np.empty((min(rows, len(x)), len(table)), x.dtype)
@@ -54,7 +54,7 @@ def _chunks(
         log_z = np.log(total) + largest
         nll = log_z - target_logit
         loss = nll
-        if label_smoothing:  # beside a logit of -inf the product with 0 would be NaN
+        if label_smoothing:  # with a logit of -inf, the product with 0 would be NaN
             loss = log_z - (1.0 - label_smoothing) * target_logit - label_smoothing * mean_logit
         yield part, exps, total, at_target, [(each * real[part]).sum(dtype=np.float64) for each in (loss, nll)]
 

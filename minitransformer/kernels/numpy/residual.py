@@ -64,7 +64,7 @@ def residual_dropout_norm_inference_forward(
     p_drop: float = 0.0,
     eps: float = 1e-6,
 ) -> Array:
-    """y alone; for the few rows of a decoding step with fewer calls of NumPy."""
+    """y alone; for the few rows of a decoding step, with fewer NumPy calls."""
     if keep is not None or x.size > BLOCK_ELEMENTS:
         return residual_dropout_norm_forward(x, sublayer, gamma, beta, keep=keep, p_drop=p_drop, eps=eps)[0]
     y = x + sublayer
