@@ -146,7 +146,7 @@ def _check(key: str, value: Any, spec) -> Any:
         value = os.path.expanduser(value)
         if value.startswith("~"):
             raise ConfigError(
-                f"{key} must be below a home folder that exists, got {quote(value)}; write ./~ for a name"
+                f"{key} must be below a home folder that exists, got {quote(value)}; write ./~ if that is the name"
             )
     high = HIGHEST.get(wanted) if limits["high"] is None else limits["high"]
     # Written as "not inside" so that nan, which compares false with everything, is refused too.

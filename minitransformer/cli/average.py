@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
     paths = arguments.checkpoints
     if arguments.last is not None:
         if len(paths) != 1:
-            raise ConfigError(f"--last must stand with one directory, got {len(paths)}")
+            raise ConfigError(f"--last must be used with one directory, got {len(paths)}")
         paths = newest_checkpoints(paths[0], arguments.last)
     output = writable_file(arguments.output, paths)
     average_checkpoints(paths).save(output, int8=arguments.int8)

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.criterion == "frequency":
         return
     frequency = Tokenizer.learn(words, tokenizer.vocab_size, **options).count_tokens(words) / words.total()
-    print(f"{frequency:.2f} with as many tokens by byte-pair encoding")
+    print(f"{frequency:.2f} with byte-pair encoding of the same size")
     if per_word > MOST_TOKENS * frequency:
         print_line(
             "bpe train",

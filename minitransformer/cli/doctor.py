@@ -86,7 +86,7 @@ def _mpi() -> Finding:
     try:
         from mpi4py import MPI
     except (RuntimeError, ImportError):
-        return f"mpi4py {mpi4py.__version__}", "there is no MPI library behind it; `pip install mpich` brings one"
+        return f"mpi4py {mpi4py.__version__}", "there is no MPI library behind it; `pip install mpich` installs one"
     library = MPI.Get_library_version().strip("\0 \n").split("\n")[0]
     return f"mpi4py {mpi4py.__version__}, {library}", ""
 

@@ -66,11 +66,11 @@ def run(arguments: argparse.Namespace) -> None:
     from minitransformer.text import read_parallel
 
     if arguments.last is not None and not arguments.ablation:
-        raise ConfigError("--last must stand with --ablation: it is the number of checkpoints in its mean")
+        raise ConfigError("--last must be used with --ablation: it is the number of checkpoints in its mean")
     if arguments.normalize_punctuation and not arguments.language:
-        raise ConfigError("--normalize-punctuation must stand with --language, by whose rules it normalizes")
+        raise ConfigError("--normalize-punctuation must be used with --language, by whose rules it normalizes")
     if arguments.compare and arguments.ablation:
-        raise ConfigError("--compare must stand without --ablation, which has several systems of its own")
+        raise ConfigError("--compare must be used without --ablation, which has several systems of its own")
     if arguments.output:
         models = [arguments.checkpoint, *RunFolder(arguments.checkpoint).paths()]
         writable_file(arguments.output, [arguments.src, arguments.ref, arguments.compare or arguments.ref, *models])

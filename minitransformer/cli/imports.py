@@ -72,7 +72,7 @@ def run_import(arguments: argparse.Namespace) -> None:
     report(f"{output}: {model.n_layers} layers, d_model {model.d_model}, {what}")
     changed = {each.name: getattr(model, each.name) for each in fields(model)}
     changed = {name: value for name, value in changed.items() if value != getattr(type(model)(), name)}
-    print("[model]  # for a training that begins with it (training.init_from)")
+    print("[model]  # for training that starts from it (training.init_from)")
     print("\n".join(f"{name} = {json.dumps(value)}" for name, value in changed.items() if "vocab_size" not in name))
 
 

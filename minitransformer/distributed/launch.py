@@ -40,7 +40,7 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
         KeyboardInterrupt: a signal came before all ranks had joined.
     """
     if find_ranks()[1] > 1:
-        raise ConfigError("launch: must be started once, got variables of a rank; start train itself by mpiexec")
+        raise ConfigError("launch: must be started once, got the variables of a rank; start train itself with mpiexec")
     if not _output_is_open():
         raise ConfigError("launch: standard output and error must be open, got one that is closed")
     threads = str(max(1, core_count() // size))  # the ranks share the cores; BLAS reads this when it is loaded

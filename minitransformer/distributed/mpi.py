@@ -75,7 +75,7 @@ def find_world(rank: int, size: int) -> "Comm":
     except RuntimeError as error:
         reason = str(error).split("\n")[0]
         raise MissingPackageError(
-            f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` brings one"
+            f"ranks: mpi4py must find an MPI library, got none ({reason}); `pip install mpich` installs one"
         ) from error
     if not MPI.Is_initialized():  # mpi4py was configured not to do it on import
         MPI.Init_thread()

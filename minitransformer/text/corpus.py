@@ -104,7 +104,7 @@ def _lines_with_ends(path: str | Path) -> Iterator[str]:
         raise DataError(f"{path}: must be an intact {path.suffix} file, got a damaged one: {error}") from error
     except OSError as error:
         is_lost = isinstance(error, FileNotFoundError) and not path.is_absolute()
-        remedy = "; a relative path begins in the current folder, also in a config" if is_lost else ""
+        remedy = "; a relative path starts in the current folder, also in a config" if is_lost else ""
         raise DataError(f"{path}: cannot be read: {error.strerror or error}{remedy}") from error
     if not number:
         raise DataError(f"{path}: must have at least one line, got an empty file")

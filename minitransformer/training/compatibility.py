@@ -27,7 +27,7 @@ def check_same_run(checkpoint: Checkpoint, config: Config, tokenizer_text: str, 
     Raises:
         CheckpointError: names the first key that differs, with both values.
     """
-    remedy = "set it back, or choose another training.directory, where training.init_from keeps the parameters"
+    remedy = "set it back, or choose another training.directory, keeping the parameters with training.init_from"
     for key, stored, wanted in changed_settings(checkpoint.config, config):
         raise CheckpointError(
             f"train: {key} must be {quote(stored)} to resume from {checkpoint.path}, got {quote(wanted)}; {remedy}"

@@ -56,7 +56,7 @@ def _from_checkpoint(model: Model, tokenizer: Tokenizer | None, path: str) -> st
             )
     if theirs == new or not (theirs and new):
         checkpoint.restore(model)
-        return f"train: the parameters begin as those of {path}"
+        return f"train: the initial parameters are those of {path}"
     old, old_tokenizer = checkpoint.build()  # which checks that its parameters, settings and vocabulary fit
     for name in model.parameters.names:
         values, rows = old.parameters[name].data, ...
@@ -66,7 +66,7 @@ def _from_checkpoint(model: Model, tokenizer: Tokenizer | None, path: str) -> st
         _copy(model, name, values, rows)
     n_both = len(_matching_rows(old_tokenizer, tokenizer, TABLES[-1])[0])
     return (
-        f"train: the parameters begin as those of {path}; {n_both} of {tokenizer.vocab_size} tokens are in both "
+        f"train: the initial parameters are those of {path}; {n_both} of {tokenizer.vocab_size} tokens are in both "
         "vocabularies, the rows of the others are random"
     )
 
@@ -87,7 +87,7 @@ def _matching_rows(old: Tokenizer, new: Tokenizer, table: str) -> tuple[list[int
 
 def _from_word_vectors(model: Model, tokenizer: Tokenizer | None, path: str) -> str:
     if tokenizer is None:
-        raise DataError(f"train: training.init_from {path} must stand with a tokenizer, got ids alone")
+        raise DataError(f"train: training.init_from {path} must be used with a tokenizer, got ids alone")
     words = {  # of the rows of each table, after those of the special tokens
         name: [_word_of(symbol, tokenizer.mode) for symbol in _symbols(tokenizer, name)]
         for name in TABLES[:3]
@@ -103,7 +103,7 @@ def _from_word_vectors(model: Model, tokenizer: Tokenizer | None, path: str) -> 
         rows = [number for number, word in enumerate(of_rows, len(SPECIALS)) if word in vectors]
         _copy(model, name, values[[places[word] for word in of_rows if word in vectors]], rows)
     return (
-        f"train: the embeddings of {len(rows)} of {tokenizer.vocab_size} tokens begin as the vectors of {path}, scaled "
+        f"train: the embeddings of {len(rows)} of {tokenizer.vocab_size} tokens start as the vectors of {path}, scaled "
         "to the deviation d_model^-0.5 of the others"
     )
 

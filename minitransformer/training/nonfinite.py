@@ -32,9 +32,9 @@ class NonfiniteUpdates:
             return found
         message = (
             f"train: loss and gradient norm must be finite, got {result.loss} and {result.gradient_norm} at update "
-            f"{update}: {found}; --detect-anomaly finds the operation with which it began; the checkpoints before it "
+            f"{update}: {found}; --detect-anomaly finds the operation where it began; the checkpoints before it "
             "are whole; resume with training.skip_nonfinite = true, or lower training.lr_scale or set "
-            "training.clip_norm with another training.directory, where training.init_from keeps the parameters"
+            "training.clip_norm with another training.directory, keeping the parameters with training.init_from"
         )
         if self._skip:
             message += f"; {MAX_SKIPPED} updates in a row were skipped"

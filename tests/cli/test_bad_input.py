@@ -81,7 +81,7 @@ CASES = [
     ),
     (f"{TRAIN} --set data.train_tgt=empty.de", "empty.de: must have at least one line"),
     (f"{TRAIN} --set data.train_tgt=latin1.de", "latin1.de:2: must be UTF-8, got byte 0xf6"),
-    (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path begins in the current folder, also in a c"),
+    (f"{TRAIN} --set data.train_src=none.en", "directory; a relative path starts in the current folder, also in a c"),
     (
         TRANSLATE,
         "line 2 must have at most 11 tokens (model.max_positions = 12, EOS takes one), got at least 1",
@@ -114,7 +114,7 @@ CASES = [
     ("import /dev/null -o model2.npz", "SOURCE must be a folder or an ordinary file, got the device or pipe /dev/null"),
     ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
     ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
-    ("average --last 3 a b -o mean.npz", "--last must stand with one"),
+    ("average --last 3 a b -o mean.npz", "--last must be used with one"),
     # Options
     (f"{TRANSLATE} --n-best 9", "--n-best must be from 1 to the beam size 4, got 9"),
     (f"{ATTENTION} -o a.png --layer 2", "--layer must be from 1 to 1, got 2"),
@@ -124,7 +124,7 @@ CASES = [
     ("plot curves metrics.jsonl -o a", "output must end in .png, .svg, got 'a'"),
     (f"{EVALUATE} --ref train.de --ablation", "model.npz must be the training.directory of a run, got a file"),
     (f"{EVALUATE} --ref blank.de --ablation", "blank.de: the references must have at least one word, got none"),
-    (f"{EVALUATE} --ref train.de --last 2", "--last must stand with --ablation"),
+    (f"{EVALUATE} --ref train.de --last 2", "--last must be used with --ablation"),
     ("plot curves metrics.jsonl -o a.png", "metrics.jsonl:2 must be a JSON object"),
     ("plot curves folder -o a.png", "folder/metrics.jsonl cannot be read: No such file"),
     ("plot curves a=metrics.jsonl a=b.jsonl -o a.png", "every run must have its own label"),

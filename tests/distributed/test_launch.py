@@ -131,7 +131,7 @@ def test_wrong_use_is_one_line(words, message, capsys):
 def test_a_rank_cannot_launch_others(monkeypatch):
     monkeypatch.setenv("PMI_RANK", "0")
     monkeypatch.setenv("PMI_SIZE", "2")
-    with pytest.raises(ConfigError, match="launch: must be started once, got variables of a rank"):
+    with pytest.raises(ConfigError, match="launch: must be started once, got the variables of a rank"):
         launch.launch(print, 2, print, print)
 
 

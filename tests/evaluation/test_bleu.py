@@ -166,7 +166,7 @@ def test_tokens_are_those_of_the_targets_vocabulary(evaluate, monkeypatch):
 def test_punctuation_is_normalized_by_the_rules_of_a_language_that_must_be_given(evaluate):
     code, _, error = evaluate("Ja.", "--normalize-punctuation")
     assert code == 2 and error.startswith(
-        "minitransformer evaluate: --normalize-punctuation must stand with --language"
+        "minitransformer evaluate: --normalize-punctuation must be used with --language"
     )
 
 

@@ -164,4 +164,4 @@ def test_a_wordpiece_vocabulary_is_compared_with_byte_pair_encoding_of_its_size(
     printed = capsys.readouterr()
     warning = f"minitransformer bpe train: warning: tokens per word should be at most 1.1 times .*, got {figures}; use"
     assert bool(re.match(warning, printed.err)) == bool(figures) and printed.err.count("\n") == bool(figures)
-    assert f"{'1.76' if figures else '1.57'} with as many tokens by byte-pair encoding\n" in printed.out
+    assert f"{'1.76' if figures else '1.57'} with byte-pair encoding of the same size\n" in printed.out

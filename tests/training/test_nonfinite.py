@@ -62,7 +62,7 @@ def test_nan_in_any_parameter_is_named_in_the_update_where_it_is_met(name, threa
 
 def test_what_was_learned_before_can_be_kept_with_other_settings_as_the_messages_say(tmp_path, monkeypatch):
     """A fault: they named another folder alone, where weeks of training began anew."""
-    run, remedy = tmp_path / "run", "another training.directory, where training.init_from keeps the parameters$"
+    run, remedy = tmp_path / "run", "another training.directory, keeping the parameters with training.init_from$"
     damage(monkeypatch, [6], "embedding", 7, np.nan)
     with pytest.raises(TrainingError, match=remedy):
         tiny_trainer(run, updates=10).run()
