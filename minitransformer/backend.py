@@ -1,4 +1,4 @@
-"""The array library that computes: the arrays decide which. NumPy users never import CuPy."""
+"""The arrays decide which library computes. NumPy users never import CuPy."""
 
 import sys
 from collections.abc import Callable

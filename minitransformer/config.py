@@ -35,7 +35,7 @@ class DataConfig(Section):
     tgt_tokens: int = option(4096, "maximum number of padded target tokens in a micro-batch", low=1)
     max_length: int = option(256, "longer training sentences are left out and counted, tokens including EOS", low=1)
     bpe_dropout: float = option(
-        0.0, "probability of skipping a merge as each epoch segments the training text (0: none)", low=0, high=0.999
+        0.0, "probability of skipping a merge as each epoch segments the training text (0: never)", low=0, high=0.999
     )
 
 
@@ -96,9 +96,9 @@ class TrainingConfig(Section):
     log_every: int = option(50, "updates between two lines of metrics", low=1)
     validate_every: int = option(1000, "updates between two validations (0: never)", low=0)
     validate_bleu: bool = option(False, "also translate the validation text greedily and score it")
-    save_every: int = option(1000, "updates between two checkpoints; one also precedes a validation (0: none)", low=0)
-    save_minutes: float = option(0.0, "minutes between two checkpoints, in addition to save_every (0: off)", low=0)
-    keep_checkpoints: int = option(10, "newest checkpoints to keep; those saved on signals go first (0: all)", low=0)
+    save_every: int = option(1000, "updates between checkpoints, besides one before each validation (0: none)", low=0)
+    save_minutes: float = option(0.0, "minutes between checkpoints, in addition to save_every (0: off)", low=0)
+    keep_checkpoints: int = option(10, "newest checkpoints to keep; those saved on a signal go first (0: all)", low=0)
 
     def __post_init__(self):
         super().__post_init__()

@@ -17,7 +17,7 @@ detecting: ContextVar[bool] = ContextVar("detecting", default=False)
 
 @contextmanager
 def detect_anomaly(enabled: bool = True) -> Iterator[None]:
-    """Within the block, check the results of every rule, forward and backward, if ``enabled``.
+    """Within the block, check the results of every rule, forward and backward; if not ``enabled``, do not check them.
 
     For debugging: every array is read once more, and on a GPU it is first copied to the host.
 

@@ -53,7 +53,7 @@ def check_ids_below(ids: Array, size: int, name: str) -> None:
 
 
 def check_kinds(inputs: Sequence[Any], options: dict[str, Any], tensor: type, name: str) -> None:
-    """Inputs must be tensors, since they are differentiated; options must not: masks and ids have no gradient."""
+    """Inputs must be tensors, since they are differentiated; options must not be: masks and ids have no gradient."""
     for i, given in enumerate(inputs):
         if not isinstance(given, tensor):
             raise AutogradError(f"{name}: input {i} must be a Tensor, got {_describe(given)}; give Tensor(array)")

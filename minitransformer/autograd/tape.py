@@ -1,6 +1,6 @@
 """The tape: every recorded op is a Node; backward walks the nodes from the newest to the oldest.
 
-Neither rules nor this file know Tensor: both work on arrays. The price is that there are no second derivatives.
+Neither the rules nor this file know of Tensor: both work on arrays. The price is that there are no second derivatives.
 """
 
 from collections.abc import Callable

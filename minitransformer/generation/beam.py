@@ -33,7 +33,7 @@ def beam_search(
     beam_size: hypotheses sought per sentence   n_best: how many to return, 1 to beam_size (fewer if fewer exist)
     alpha: exponent of `length_penalty`, 0 to 100   max_extra: tokens, as in `output_limits`, 0 or more
     early_stop: stop a sentence's search as soon as no further step can change its answer (see `_can_stop`)
-    allowed: maps prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may come next; one at least
+    allowed: maps prefixes, (R, t), the tokens generated so far, to a boolean (R, V), True = may come next; at least one
 
     Raises:
         ConfigError: an option is out of its range.
@@ -117,7 +117,7 @@ def _extend(
 
 
 def _finish(beams: Beams, limits: np.ndarray, finished: list[list[Hypothesis]], alpha: float) -> Beams:
-    """Move to ``finished`` what ended in EOS or reached its sentence's limit (as it is); return the rest.
+    """Move to ``finished`` what ended in EOS and, as it is, what reached its sentence's limit; return the rest.
 
     limits: (B,), maximum tokens of each sentence's output
     """

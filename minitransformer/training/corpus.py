@@ -30,7 +30,7 @@ class Corpus:
     Attributes:
         tokenizer: None where a program generated the ids.
         valid_lines: the validation text itself, which BLEU needs.
-        train_lines: the training text itself, of ``train`` pair by pair, which BPE dropout segments anew.
+        train_lines: the training text itself, of ``train`` pair by pair, which BPE dropout segments in each epoch.
         n_empty, n_long: training pairs left out because a side was empty, or longer than ``max_length``.
         max_length: tokens including EOS.
         known_fingerprint: that of training pairs on disk, so that they need not be read to compute it.
