@@ -37,7 +37,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    shown = "sacreBLEU's tokenizer; for Chinese, Japanese and Korean, that of the language (default: 13a)"
+    shown = "sacreBLEU's tokenizer; for Chinese, Japanese and Korean, the language's own (default: 13a)"
     parser.add_argument("--tokenize", choices=TOKENIZERS, default="13a", help=shown)
     parser.add_argument(
         "--compare",

@@ -17,7 +17,7 @@ class Communicator(ABC):
     the same bits. Communicators see arrays, never a model, and know nothing of what started or watches the processes.
 
     board: SharedMemory if all ranks are on one machine, else None: ``numbers``, the sum that each has reached, and
-        ``busy``, above 0 for each whose work may keep the others waiting for long
+        ``busy``, above 0 for each whose work may keep the others waiting for a long time
     """
 
     def __init__(self, rank: int = 0, size: int = 1, board: Any = None):
@@ -79,8 +79,8 @@ class Communicator(ABC):
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Around work that may keep the others waiting for long, such as validation. On one machine no timeout runs;
-        on several the others do not know of it, and ``training.timeout`` must be longer than the work."""
+        """Around work that may keep the others waiting for a long time, such as validation. On one machine no timeout
+        runs; on several the others do not know of it, and ``training.timeout`` must be longer than the work."""
         flags = [0] * self.size if self.board is None else self.board.busy
         flags[self.rank] = 1
         try:

@@ -60,7 +60,7 @@ class ProcessGroup:
         self._ranks: Communicator = SINGLE_PROCESS
 
     def use_own_gpu(self) -> None:
-        """With several ranks, let CuPy use this one's GPU, modulo how many the machine has; none is no error."""
+        """With several ranks, let CuPy use this one's GPU, modulo how many the machine has; it may have none."""
         if self.size == 1:
             return
         with suppress(ImportError, RuntimeError, ZeroDivisionError):  # what asks for the device reports what is missing

@@ -41,8 +41,8 @@ class PrefixTree:
         return taken
 
     def keep(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Keep the given rows, in that order, a row perhaps several times. The last sentences fill the gaps of those
-        that have no row left: returns (moving, gaps), the old and the new numbers of the sentences that move."""
+        """Keep the given rows, in that order, some perhaps repeated. The last sentences fill the gaps of those that
+        have no row left: returns (moving, gaps), the old and the new numbers of the sentences that move."""
         sentences, slots = self.sentences[rows], self.slots[rows]
         self.slots = slots[:, : np.flatnonzero(slots.any(axis=0)).max(initial=-1) + 1]
         stays = np.isin(np.arange(self.n_sentences), sentences)  # (B,)
