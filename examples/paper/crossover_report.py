@@ -164,7 +164,7 @@ def draw(results: Sequence[dict]) -> "Figure":
 
 
 def mark_crossings(axes: "Axes", curves: dict[tuple[str, str], Curve], task: str) -> None:
-    """A disc where a Transformer overtakes, a ring if the end is no significant difference; the bar spans the seeds."""
+    """Disc: where a Transformer overtakes; ring if the end difference is not significant; the bar spans the seeds."""
     pairs = overtakings(curves)
     p_values = holm([pair.p for pair in pairs.values()])
     for ((name, model), pair), p in zip(pairs.items(), p_values, strict=True):

@@ -26,7 +26,7 @@ OURS, CONTROL = f"base {PAPER_BASE}", f"base {PAPER_BASE}, random offsets"
 FEW = 0.01
 """Of sequences: 1 in 100 right as a whole is not chance, which is 1 in 20 for each symbol."""
 N_POSITIONS, D_MODEL = 5000, 512
-"""For the distances: the length to which the successors of the paper's authors tabulate positions, and its d_model."""
+"""For the distances: the length to which successors of the authors tabulate positions, and the paper's d_model."""
 
 
 def distances(base: float, n: int = N_POSITIONS, d_model: int = D_MODEL) -> np.ndarray:

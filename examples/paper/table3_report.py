@@ -28,7 +28,7 @@ SEPARATED = 0.02
 """The equivalence bound, nats per token. Rows whose log-perplexity in the paper is further than this from base's differ
 there. The others are equal to base, and so are rows here that are shown to lie within the bound."""
 NOT_REPLICATED = "big"
-"""It has three times base's updates in the paper, and here the same number at a dropout rate of 0.3. It does not
+"""It has three times base's updates in the paper, but here as many as base, at a dropout rate of 0.3. It does not
 replicate the paper's row, so no verdict counts it."""
 PRE_NORM = "-pre"
 """Ends the name of a row in pre-norm, which is compared with base in pre-norm; the paper has no such rows."""

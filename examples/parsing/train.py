@@ -115,7 +115,7 @@ def settings_of(config: Config, form: str) -> dict:
 
 
 def check_results(path: Path, result: dict) -> None:
-    """ConfigError: the result exists already; DataError, which names one: the file's results have other settings."""
+    """ConfigError: the result exists already; DataError: a setting of the file's results, which it names, differs."""
     check_settings(path, result["settings"])
     if (result["name"], result["seed"]) in {other["key"] for other in read_results(path)}:
         raise ConfigError(

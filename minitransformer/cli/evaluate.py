@@ -43,8 +43,8 @@ def _add_scores(parser: argparse.ArgumentParser) -> None:
         "--compare",
         type=Path,
         metavar="FILE",
-        help="translations of another system, line by line: print whether the difference is significant, by a paired "
-        "bootstrap (default: one system alone)",
+        help="translations of another system, line by line: print the p-value of the difference, by a paired bootstrap "
+        "(default: one system alone)",
     )
     parser.add_argument(
         "--language",

@@ -64,8 +64,8 @@ def drawing_style(settings: Mapping[str, Any] | None = None) -> AbstractContextM
 def picture_bytes(figure: "Figure", file_format: str = "png") -> bytes:
     """The figure as the bytes of a ``png`` or ``svg`` file; the same figure gives the same bytes.
 
-    Text stays text in an SVG, so that it can be searched and is drawn in the reader's fonts. In a PNG, letters that no
-    font here has become boxes; one UserWarning says so.
+    Text stays text in an SVG, so that it can be searched and is drawn in the reader's fonts. In a PNG, letters that are
+    missing from all fonts here become boxes; one UserWarning says so.
     """
     import matplotlib
 

@@ -59,7 +59,8 @@ class Module:
 def _named(value: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[tuple[str, Parameter]]:
     """The parameters in ``value``, whatever it is; ``prefix`` is the path to it and a dot, ``above`` what contains it.
 
-    A module that refers to one that contains it, as a layer to its model, adds nothing: it is being searched already.
+    A module that refers to one that contains it, as a layer to its model, adds nothing: that outer one is already being
+    searched.
     """
     if isinstance(value, Parameter):
         yield prefix[:-1], value

@@ -172,7 +172,7 @@ LOOK_UP = Exercise(
     parts=data_and_gradients("table"),
     mistakes=(
         Mistake(
-            "Positions are added to it; in this model the rotation brings them, and the rows of the table come alone.",
+            "Positions are added to the rows; in this model the rotation brings them: return the rows alone.",
             lambda table, ids: Var(
                 right.look_up(table, ids).data + sinusoids(len(ids), table.data.shape[1]),
                 (table,),
