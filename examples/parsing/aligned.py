@@ -17,7 +17,7 @@ from examples.parsing.trees import Tree, escape_brackets, parse_trees
 from minitransformer.errors import DataError, quote
 
 WORD = re.compile(r"([^)]+)(\)+)")
-"""What opens before a word, its tag last, and what closes behind it."""
+"""What opens before a word, its tag last, and what closes after it."""
 
 
 class Spans(NamedTuple):

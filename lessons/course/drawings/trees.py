@@ -19,7 +19,7 @@ def draw_trees(trees: Mapping[str, tuple]) -> None:
 
 
 def draw_part(axes: Axes, tree: tuple, first: int) -> tuple[int, tuple[float, int]]:
-    """Draws a part whose first word has this number. Returns the number behind its last word, and its label's place."""
+    """Draws a part whose first word has this number. Returns the next number after it, and its label's place."""
     label, *parts = tree
     if isinstance(parts[0], str):
         axes.text(first, -0.9, parts[0], ha="center", va="center", style="italic")

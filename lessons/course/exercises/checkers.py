@@ -82,7 +82,7 @@ JUDGED = {
         "number of grad_y be 0.",
     ),
     softmax_rule: (softmax_of, True, f"The right backward of a softmax was called wrong: {ONES}"),
-    zeros: (softmax_of, False, f"A backward of zeros behind a softmax was called right: {ONES}"),
+    zeros: (softmax_of, False, f"A backward of zeros after a softmax was called right: {ONES}"),
     three_x_squared_times_1e_7: (tiny, True, "A right gradient of size 1e-7 was called wrong."),
     three_x_squared_times_3e_7: (
         tiny,

@@ -54,7 +54,7 @@ SHIFT = Exercise(
             lambda tokens, begin, end: (begin + tokens, tokens + end),
         ),
         Mistake(
-            "The shift is backwards: with the end mark in front and the begin mark behind.",
+            "The shift is backwards: with the end mark first and the begin mark last.",
             lambda tokens, begin, end: (joined(end, tokens), joined(tokens, begin)),
         ),
         Mistake(

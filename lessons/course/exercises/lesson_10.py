@@ -53,9 +53,7 @@ MERGE = Exercise(
             "Merging runs from the right. In a run of an odd number the symbol left over must be the last.",
             lambda symbols, pair: [s[::-1] for s in _mirrored(symbols, pair)][::-1],
         ),
-        Mistake(
-            "A symbol that was just merged is used again: after a merge go on behind both symbols.", merged_with_overlap
-        ),
+        Mistake("A symbol that was just merged is used again: continue after both symbols.", merged_with_overlap),
         Mistake(
             "The order within the pair is ignored: (a, b) does not merge `b a`.",
             lambda symbols, pair: merge_pair(merge_pair(symbols, pair), pair[::-1]),

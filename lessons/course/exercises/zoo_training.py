@@ -143,7 +143,7 @@ SHIFTED_TARGET = cage(
     ),
     ("EOS is missing: the decoder would never learn to stop.", pairs_by(lambda s: [BOS, *s[:-1]], lambda s: s)),
     ("EOS is missing: the decoder would never learn to stop.", pairs_by(lambda s: [BOS, *s], lambda s: [*s, PAD])),
-    ("EOS stands behind the padding; it follows the last word of its own sentence.", end_marks_in_the_last_column),
+    ("EOS comes after the padding; it must follow the last word of its own sentence.", end_marks_in_the_last_column),
     (
         "The decoder reads EOS in the shorter sentences: cutting off the last column takes it from the longest alone. "
         "Nothing is said after EOS, so it is never read.",
