@@ -68,9 +68,10 @@ def limits(results: Sequence[dict], task: str) -> str:
     norm = settings["shapes"][task].get("norm", "post")
     n_lengths = max(settings["tokens"][task] // settings["micro_batch"], 1)
     return (
-        f"This is one budget and one recipe; where the order changes was not measured. The Transformer is {norm}-norm,"
-        f" and its loss still falls by {last_fall(results, task, model).mean():.3f} nats in the last sixth of the"
-        f" training. Batches per update: {n_lengths}, each with sentences of about equal length."
+        "This is one budget and one recipe; [crossover.md](crossover.md) has scores against minutes."
+        f" The Transformer is {norm}-norm, and its loss still falls by"
+        f" {last_fall(results, task, model).mean():.3f} nats in the last sixth of the training. Batches per update:"
+        f" {n_lengths}, each with sentences of about equal length."
         f" {' '.join(filter(None, (extreme_rates(results, task), times(results, task))))}"
     )
 
