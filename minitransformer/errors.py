@@ -79,7 +79,7 @@ def printable(text: str, longest: int) -> str:
 def install_hint(extra: str) -> str:
     """How to install the packages of an extra of setup.cfg: the remedy at the end of a MissingPackageError."""
     is_checkout = (Path(__file__).parents[1] / "setup.cfg").exists()  # and not a folder of installed packages
-    return f"run pip install -e '.[{extra}]'" if is_checkout else f"run pip install 'minitransformer[{extra}]'"
+    return f'run pip install -e ".[{extra}]"' if is_checkout else f'run pip install "minitransformer[{extra}]"'
 
 
 def require(module: str, purpose: str, extra: str) -> ModuleType:

@@ -10,12 +10,12 @@ import pytest
 def need(*packages: str) -> ModuleType:
     """The last of the packages; the test is skipped where one is not installed."""
     for name in packages:
-        module = pytest.importorskip(name, reason=f"{name} is not installed: pip install -e '.[dev]'")
+        module = pytest.importorskip(name, reason=f'{name} is not installed: pip install -e ".[dev]"')
     return module
 
 
 NEEDS = {
-    "`pip install -e '.[dev]'`": ("pip install", "could not import"),
+    '`pip install -e ".[dev]"`': ("pip install", "could not import"),
     "MINITRANSFORMER_DATA, a folder of real corpora": ("MINITRANSFORMER_DATA",),
     "a GPU (then: python -m pytest -m gpu)": ("no GPU",),
     "Chromium or Chrome": ("no Chromium",),

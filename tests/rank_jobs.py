@@ -24,7 +24,7 @@ MARK = f"STARTED_BY_TEST={os.getpid()}"
 
 def mpiexec() -> str:
     """The command that starts MPI ranks; the test is skipped where there is none."""
-    return find_mpiexec() or pytest.skip("there is no mpi4py or no mpiexec: pip install -e '.[mpi]'")
+    return find_mpiexec() or pytest.skip('there is no mpi4py or no mpiexec: pip install -e ".[mpi]"')
 
 
 def environment(**more: str) -> dict[str, str]:

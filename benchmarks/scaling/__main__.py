@@ -94,7 +94,7 @@ def measure(quick: bool) -> tuple[dict, list[str]]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     if mpiexec() is None:
-        print("scaling: not measured, mpi4py or an MPI is missing: pip install -e '.[mpi]'")
+        print('scaling: not measured, mpi4py or an MPI is missing: pip install -e ".[mpi]"')
         return 0
     return run_benchmark("scaling", __doc__, measure, argv, {"threads": "1 for each of 2 ranks, 2 for one process"})
 

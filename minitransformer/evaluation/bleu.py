@@ -76,7 +76,7 @@ def bleu_metric(tokenize: str) -> Any:
     except RuntimeError as error:
         extra = tokenize.removesuffix("-mecab")
         raise MissingPackageError(
-            f"bleu: the tokenizer {tokenize} must be installed; run pip install 'sacrebleu[{extra}]'"
+            f'bleu: the tokenizer {tokenize} must be installed; run pip install "sacrebleu[{extra}]"'
         ) from error
 
 

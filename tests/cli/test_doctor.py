@@ -61,9 +61,9 @@ def test_what_is_missing_comes_with_the_extra_that_brings_it(package, item, extr
 
 def test_an_extra_is_that_of_the_checkout_or_of_the_installed_package(tmp_path, monkeypatch):
     monkeypatch.setattr(errors, "__file__", str(tmp_path / "minitransformer" / "errors.py"))
-    assert install_hint("eval") == "run pip install 'minitransformer[eval]'"
+    assert install_hint("eval") == 'run pip install "minitransformer[eval]"'
     (tmp_path / "setup.cfg").touch()
-    assert install_hint("eval") == "run pip install -e '.[eval]'"
+    assert install_hint("eval") == 'run pip install -e ".[eval]"'
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, "14.2, H200 (compute"), (8, "14.2, 8 GPUs, the first H200 (compute")])

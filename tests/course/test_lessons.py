@@ -37,7 +37,7 @@ PLANTED = [
     for words, fault in faults.items()
 ]
 SEEDS = range(10)
-INSTALL = "pip install '.[lessons]'"
+INSTALL = 'pip install ".[lessons]"'
 every_seed = pytest.mark.parametrize(
     "seeds", [[None], pytest.param(SEEDS, marks=pytest.mark.slow)], ids=["usual", "ten"]
 )

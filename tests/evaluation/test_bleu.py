@@ -188,7 +188,7 @@ def test_characters_are_the_words_of_a_text_without_spaces(monkeypatch):
     spaced = [[" ".join(line) for line in side] for side in (lines, references)]
     assert corpus_bleu(lines, references, "char").score == pytest.approx(corpus_bleu(*spaced, "none").score)
     monkeypatch.setitem(sys.modules, "mecab_ko", None)
-    with pytest.raises(MissingPackageError, match=r"tokenizer ko-mecab must be installed; run pip install 'sacrebleu"):
+    with pytest.raises(MissingPackageError, match=r'tokenizer ko-mecab must be installed; run pip install "sacrebleu'):
         corpus_bleu(lines, references, "ko-mecab")
 
 

@@ -39,7 +39,7 @@ def nvrtc():
     try:
         nvrtc.getVersion()
     except (ImportError, RuntimeError) as error:
-        pytest.skip(f"NVRTC is not installed ({' '.join(str(error).split())[:80]}): pip install -e '.[dev]'")
+        pytest.skip(f'NVRTC is not installed ({" ".join(str(error).split())[:80]}): pip install -e ".[dev]"')
     return nvrtc
 
 

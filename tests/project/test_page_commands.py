@@ -60,7 +60,7 @@ def accept(program: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> N
             try:
                 runpy.run_module(name, run_name="__main__")
             except ModuleNotFoundError as error:
-                pytest.skip(f"could not import {error.name}: pip install -e '.[dev]'")
+                pytest.skip(f'could not import {error.name}: pip install -e ".[dev]"')
 
 
 def commands(lines: list[str]) -> list[tuple[str, list[str]]]:
