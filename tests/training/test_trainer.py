@@ -197,7 +197,7 @@ def test_training_does_not_resume_from_a_mean_of_checkpoints(tmp_path):
 
 
 def files_and_threads(at_most):
-    """How many are there; threads that were told to end get the time that a busy machine takes for it."""
+    """The number of open files and of threads, after waiting for threads that are just ending."""
     deadline = time.monotonic() + 10
     while threading.active_count() > at_most and time.monotonic() < deadline:
         time.sleep(0.02)
