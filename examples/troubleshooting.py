@@ -113,9 +113,9 @@ def draw(results: list[dict]) -> bytes:
         for number, result in enumerate(results):
             updates, losses = zip(*result[key], strict=True) if result[key] else ((), ())
             panel.plot(updates, losses, label=result["fault"], color=f"C{number}", linewidth=1.6)
-        panel.axhline(math.log(400), color="grey", linestyle=":", linewidth=1)
+        panel.axhline(math.log(400), color="gray", linestyle=":", linewidth=1)
         panel.set(title=title, xlabel="update", ylim=(0, 7))
-    panels[0].text(UPDATES, math.log(400) + 0.08, "ln V", color="grey", fontsize=8, ha="right")
+    panels[0].text(UPDATES, math.log(400) + 0.08, "ln V", color="gray", fontsize=8, ha="right")
     panels[0].set_ylabel("negative log-likelihood, nats per token")
     figure.legend(
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8, frameon=False

@@ -27,7 +27,7 @@ class DataConfig(Section):
 
     train_src: str = option("", "source side of the training text, path (.gz and .xz too)")
     train_tgt: str = option("", "target side of the training text, path")
-    train_ids: str = option("", "training pairs as ids instead of text, folder made by `binarise`, path")
+    train_ids: str = option("", "training pairs as ids instead of text, folder made by `binarize`, path")
     valid_src: str = option("", "source side of the validation text, path (empty: no validation)")
     valid_tgt: str = option("", "target side of the validation text, path")
     tokenizer: str = option("", "tokenizer file made by `bpe train`, or a checkpoint with one, path")

@@ -1,4 +1,4 @@
-"""Data sets for training: their sources, licences and checksums, and how to download them."""
+"""Data sets for training: their sources, licenses and checksums, and how to download them."""
 
 from examples.data.download import copy_from, get
 from examples.data.registry import DataFile, DataSet, DownloadError, find, read_data_sets

@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> Parser:
     parser = Parser(prog="python -m examples.data", description=__doc__.split("\n")[0])
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    actions.add_parser("list", help="name, contents and licence of every data set").set_defaults(run=run_list)
+    actions.add_parser("list", help="name, contents and license of every data set").set_defaults(run=run_list)
     getting = actions.add_parser("get", help="download a data set and verify it; resumes an interrupted download")
     getting.add_argument("name", metavar="NAME", help="name of a data set; `list` has them")
     getting.add_argument(
@@ -45,7 +45,7 @@ def run_list(arguments: argparse.Namespace) -> None:
         print(data_set.name)
         print(f"    contents: {data_set.contents}")
         print(f"    size:     {data_set.size}")
-        print(f"    licence:  {data_set.licence}")
+        print(f"    license:  {data_set.license}")
         print(f"    checksum: {data_set.checksums}")
         for address in data_set.addresses:
             print(f"    {address}")
@@ -56,7 +56,7 @@ def run_get(arguments: argparse.Namespace) -> None:
     data_set = find(arguments.name)
     print(f"{data_set.name}: {data_set.contents}")
     print(f"size: {data_set.size}")
-    print(f"licence: {data_set.licence}")
+    print(f"license: {data_set.license}")
     if arguments.source is None:
         get(data_set, arguments.to)
     else:

@@ -140,7 +140,7 @@ def _unchanged(chunks: Iterator[bytes], names: Sequence[str], where: str) -> Tex
 
 
 def _segments(chunks: Iterator[bytes], names: Sequence[str], where: str) -> Texts:
-    """WMT's mark-up: the text of each ``<seg ...>...</seg>`` on a line, with white space normalised."""
+    """WMT's mark-up: the text of each ``<seg ...>...</seg>`` on a line, with white space normalized."""
     parts = [part.partition("<seg")[2].partition(">") for part in b"".join(chunks).decode("utf-8").split("</seg>")[:-1]]
     lines = [" ".join(html.unescape(segment).split()) for _, closed, segment in parts if closed]
     return dict.fromkeys(names, [f"{line}\n".encode() for line in lines])

@@ -37,7 +37,7 @@ class DataSet:
 
     name: str
     contents: str
-    licence: str
+    license: str
     checksums: str
     size: str
     files: tuple[DataFile, ...]

@@ -111,16 +111,16 @@ def test_scores(test: dict) -> str:
 
 def draw(results: Sequence[dict], steps: Sequence[Step]) -> "Figure":
     """The rungs from bottom to top, with BLEU and its standard error on the x axis; the seeds as small dots, and values
-    that were tried and not kept in grey. A rung with a single seed, which has no error, is an empty circle."""
+    that were tried and not kept in gray. A rung with a single seed, which has no error, is an empty circle."""
     rows, passed = measured(results, steps), not_kept(steps)
     steps = with_results(rows, steps)
     figure = new_figure(7, 0.6 + 0.45 * len(steps))
     axes = figure.subplots()
     for height, step in enumerate(steps):
         bleu = values_of(rows, "bleu", name=step.label)
-        colour, error = "#999999" if step.label in passed else "#0072b2", standard_error(bleu)
-        style = {"fmt": "o", "capsize": 3, "color": colour, "markerfacecolor": "none" if math.isnan(error) else colour}
-        axes.plot(bleu, [height - 0.25] * len(bleu), ".", color=colour, markersize=4)
+        color, error = "#999999" if step.label in passed else "#0072b2", standard_error(bleu)
+        style = {"fmt": "o", "capsize": 3, "color": color, "markerfacecolor": "none" if math.isnan(error) else color}
+        axes.plot(bleu, [height - 0.25] * len(bleu), ".", color=color, markersize=4)
         axes.errorbar(bleu.mean(), height, xerr=None if math.isnan(error) else error, **style)
     axes.set_yticks(range(len(steps)), [step.label for step in steps])
     axes.grid(axis="x", color="#dddddd", linewidth=0.8)
@@ -128,5 +128,5 @@ def draw(results: Sequence[dict], steps: Sequence[Step]) -> "Figure":
     axes.margins(x=0.08, y=0.1)
     axes.set_xlabel("sacreBLEU on the validation set of Multi30k, English to German")
     title = "What later tricks are worth on the model of 2017\n"
-    axes.set_title(f"{title}bars: standard error; small dots: seeds; grey: tried and not kept", fontsize=10)
+    axes.set_title(f"{title}bars: standard error; small dots: seeds; gray: tried and not kept", fontsize=10)
     return figure

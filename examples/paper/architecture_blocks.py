@@ -13,7 +13,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 class Block(NamedTuple):
     """A box of the picture.
 
-    role: which decides its colour, a key of `architecture_diagram.COLOURS`
+    role: which decides its color, a key of `architecture_diagram.COLORS`
     note: what it does beyond its title, or whose parameters it shares
     parameters: shapes of its own parameters, by their names in the model
     bypassed: number of blocks below it that a residual connection into this block leads around

@@ -13,7 +13,7 @@ from minitransformer.figures.canvas import drawing_style, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = {
+COLORS = {
     "embedding": "#fbe0e2",
     "position": "#ffffff",
     "attention": "#ffe2bb",
@@ -22,7 +22,7 @@ COLOURS = {
     "output": "#dcdfee",
     "softmax": "#cbe7cf",
 }
-"""The colours of Figure 1."""
+"""The colors of Figure 1."""
 WIDTH, MARGIN, GAP, LINE = 4.4, 0.55, 0.17, 0.135
 """Inches: width of a box, space on each side of it for residual connections, space between boxes, a line of text."""
 LETTERS = 66
@@ -38,11 +38,11 @@ class Diagram:
         self.axes = self.figure.add_axes((0, 0, 1, 1), xlim=(0, width), ylim=(0, height))
         self.axes.axis("off")
 
-    def box(self, x: float, y: float, width: float, height: float, colour: str, behind: bool = False) -> None:
+    def box(self, x: float, y: float, width: float, height: float, color: str, behind: bool = False) -> None:
         """A box whose lower left corner is (x, y); ``behind``: the frame of what is drawn on it."""
         from matplotlib.patches import FancyBboxPatch
 
-        style = {"facecolor": colour, "edgecolor": "#333333", "linewidth": 0.8, "zorder": 1 if behind else 2}
+        style = {"facecolor": color, "edgecolor": "#333333", "linewidth": 0.8, "zorder": 1 if behind else 2}
         shape = FancyBboxPatch((x, y), width, height, boxstyle="round,pad=0,rounding_size=0.05", **style)
         self.axes.add_patch(shape)
 
@@ -138,7 +138,7 @@ class _ColumnDrawer:
         bottom, height, rows = self.y + gap, _height(block), _rows(block)
         self.entries.append(bottom - 0.6 * GAP)
         self.diagram.arrow((self.middle, self.y), (self.middle, bottom))
-        self.diagram.box(self.left, bottom, WIDTH, height, COLOURS[block.role])
+        self.diagram.box(self.left, bottom, WIDTH, height, COLORS[block.role])
         line = bottom + height - 0.05 - LINE / 2
         self.diagram.text(self.left + 0.1, line, block.title, 8, "left", weight="bold")
         if block.parameters:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from examples.paper.architecture_blocks import Shapes
-from examples.paper.architecture_diagram import COLOURS, Diagram
+from examples.paper.architecture_diagram import COLORS, Diagram
 from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError
 from minitransformer.figures.canvas import drawing_style
@@ -64,7 +64,7 @@ def _draw_all_heads(diagram: Diagram, h: int, w_q: tuple, w_kv: tuple, w_o: tupl
         _input(diagram, x, letter, f"(B, {length}, {d})")
         y = _box(diagram, x, START, 1.5, f"Linear\n{weights}", "output", f"(B, {h}, {length}, {width})")
     for shift in (0.2, 0.1):
-        diagram.box(4.8 + shift, y + shift, 4.6, BOX, COLOURS["attention"])
+        diagram.box(4.8 + shift, y + shift, 4.6, BOX, COLORS["attention"])
     diagram.text(9.55, y + 0.72, f"h = {h}", 9, "left")
     y = _box(diagram, 7.1, y, 4.6, "Scaled Dot-Product Attention", "attention", f"(B, {h}, T, {d_v})", behind=0.2)
     y = _box(diagram, 7.1, y, 1.9, "Concat", "norm", f"(B, T, {w_o[0]})")
@@ -85,7 +85,7 @@ def _box(
 
     behind: how far boxes behind this one stand out above it
     """
-    diagram.box(x - width / 2, y, width, BOX, COLOURS[role])
+    diagram.box(x - width / 2, y, width, BOX, COLORS[role])
     diagram.text(x, y + BOX / 2, label, 6.5)
     y += BOX + behind + GAP
     diagram.arrow((x, y - GAP), (x, y))

@@ -57,7 +57,7 @@ def attend(kind: str, q: Tensor, k: Tensor, v: Tensor, w: Tensor | None) -> Tens
 
 
 def additive_vector(rng: np.random.Generator, d_k: int) -> np.ndarray:
-    """w of additive attention as the models initialise it, (d_k,)      [Glorot & Bengio 2010]"""
+    """w of additive attention as the models initialize it, (d_k,)      [Glorot & Bengio 2010]"""
     return rng.uniform(-1, 1, d_k) * (6 / (d_k + 1)) ** 0.5
 
 

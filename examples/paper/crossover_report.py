@@ -19,7 +19,7 @@ BUDGETS = [5, 20, 40, 80]
 """Minutes at which the models are compared in numbers."""
 RECURRENT = "GRU"
 LABELS = {"GRU": "GRU, additive attention", "post-norm": "Transformer, post-norm", "pre-norm": "Transformer, pre-norm"}
-COLOURS = {"GRU": "#d55e00", "post-norm": "#999999", "pre-norm": "#0072b2"}
+COLORS = {"GRU": "#d55e00", "post-norm": "#999999", "pre-norm": "#0072b2"}
 MEASURES = {"Multi30k": "BLEU of val", "parsing": "F1 of the development set"}
 TEST = "Student's t-test, paired by seed, at the last point that both models have,"
 SCHEDULE = (
@@ -149,8 +149,8 @@ def draw(results: Sequence[dict]) -> "Figure":
     for task, axes in zip(tasks, figure.subplots(1, len(tasks), squeeze=False)[0], strict=True):
         for (name, model), curve in curves.items():
             if name == task:
-                axes.plot(curve.minutes, curve.scores.T, color=COLOURS[model], linewidth=0.7, alpha=0.5)
-                style = {"color": COLOURS[model], "markersize": 3.5, "label": curve.name}
+                axes.plot(curve.minutes, curve.scores.T, color=COLORS[model], linewidth=0.7, alpha=0.5)
+                style = {"color": COLORS[model], "markersize": 3.5, "label": curve.name}
                 axes.plot(curve.minutes, curve.scores.mean(axis=0), "o-", **style)
         mark_crossings(axes, curves, task)
         minutes = results[0]["settings"]["minutes"]
@@ -170,11 +170,11 @@ def mark_crossings(axes: "Axes", curves: dict[tuple[str, str], Curve], task: str
     for ((name, model), pair), p in zip(pairs.items(), p_values, strict=True):
         if name != task or pair.of_mean in (None, pair.minutes[0]):
             continue
-        height, colour = pair.first.at(pair.of_mean).mean(), COLOURS[model]
+        height, color = pair.first.at(pair.of_mean).mean(), COLORS[model]
         seeds = [pair.minutes[-1] if each is None else each for each in pair.of_seeds]
         is_open = pair.verdict(p).startswith("open")
         axes.plot([min(seeds), max(seeds)], [height, height], color="black", linewidth=1.2, zorder=3)
-        style = {"markerfacecolor": "white" if is_open else colour, "markeredgecolor": "black", "zorder": 4}
+        style = {"markerfacecolor": "white" if is_open else color, "markeredgecolor": "black", "zorder": 4}
         axes.plot(pair.of_mean, height, "o", markersize=9, **style)
         told = f"{pair.of_mean:.0f} min"
         axes.annotate(told, (pair.of_mean, height), xytext=(9, -14), textcoords="offset points")

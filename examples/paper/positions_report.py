@@ -166,7 +166,7 @@ def share_table(results: Sequence[dict], key: str) -> list[str]:
 
 def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
-    head = ["positions", "nats per token, training lengths", "distance of neighbours", "cosine of neighbours"]
+    head = ["positions", "nats per token, training lengths", "distance of neighbors", "cosine of neighbors"]
     rows = [
         [f"base {base}", with_error(loss_seen(results, f"base {base}"), 4), *geometry(base)]
         for base in settings["bases"]

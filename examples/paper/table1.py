@@ -6,7 +6,7 @@
 
 As in the paper, a layer maps n vectors of width d to n others. Here it is only the part that connects positions: scaled
 dot-product attention over all positions (one head, no projections), a GRU, a convolution with kernel size k, or
-attention restricted to r neighbours, half of them on each side. Time and memory are those of forward and backward
+attention restricted to r neighbors, half of them on each side. Time and memory are those of forward and backward
 together.
 """
 
@@ -37,17 +37,17 @@ from minitransformer.workers import limit_threads
 
 RESULTS = Path(__file__).parent / "results"
 KINDS = ("self-attention", "recurrent", "convolutional", "restricted")
-BATCH, KERNEL, NEIGHBOURS = 4, 3, 32
+BATCH, KERNEL, NEIGHBORS = 4, 3, 32
 LENGTHS, WIDTH = (64, 128, 256, 512, 1024, 2048, 4096), 256
 WIDTHS, LENGTH = (64, 128, 256, 512, 1024, 2048), 256
-NEIGHBOURHOODS, OF_LENGTH, OF_WIDTH = (32, 64, 128, 256, 512, 1024), 4096, 64
+NEIGHBORHOODS, OF_LENGTH, OF_WIDTH = (32, 64, 128, 256, 512, 1024), 4096, 64
 PATH_LENGTHS = (14, 41, 122)
 """n - 1 is the reach of 3, 4 and 5 convolutions of kernel size 3 whose dilation triples: 1 + 3 + 9 + ..."""
 
 Layer = Callable[[Tensor], Tensor]
 
 
-def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: int = 1, r: int = NEIGHBOURS) -> Layer:
+def layer(kind: str, d: int, seed: int = 0, dtype: str = "float32", dilation: int = 1, r: int = NEIGHBORS) -> Layer:
     """A layer of this kind, (B, n, d) to (B, n, d), with random weights."""
     rng = np.random.default_rng(seed)
 
@@ -78,7 +78,7 @@ def measure(kind: str, n: int, d: int, r: int, rounds: int) -> dict[str, float]:
 
 def growth(name: str, sizes: Sequence[int], rounds: int) -> dict:
     """Measurements of each kind of layer that depends on ``name``, which is n, d or r, as it grows."""
-    fixed = {"n": {"d": WIDTH, "r": NEIGHBOURS}, "d": {"n": LENGTH, "r": NEIGHBOURS}}
+    fixed = {"n": {"d": WIDTH, "r": NEIGHBORS}, "d": {"n": LENGTH, "r": NEIGHBORS}}
     fixed["r"] = {"n": OF_LENGTH, "d": OF_WIDTH}
     found = {}
     for kind in KINDS if name != "r" else ["restricted"]:
@@ -102,7 +102,7 @@ def sequential_products(kind: str, n: int) -> int:
         return max(product.depth for product in products_of(lambda array: apply_layer(Tensor(array)), x))
 
 
-def input_gradient(kind: str, n: int, n_layers: int, t: int, dilated: bool = False, r: int = NEIGHBOURS) -> np.ndarray:
+def input_gradient(kind: str, n: int, n_layers: int, t: int, dilated: bool = False, r: int = NEIGHBORS) -> np.ndarray:
     """The largest absolute value of d y_t / d x_s in a stack of layers, for every s, (n,): 0 if there is no path
 
     dilated: the dilation of convolutions grows by the factor k from layer to layer
@@ -116,7 +116,7 @@ def input_gradient(kind: str, n: int, n_layers: int, t: int, dilated: bool = Fal
     return np.abs(x.grad[0]).max(axis=-1)
 
 
-def layers_needed(kind: str, n: int, dilated: bool = False, r: int = NEIGHBOURS) -> int:
+def layers_needed(kind: str, n: int, dilated: bool = False, r: int = NEIGHBORS) -> int:
     """How many layers it takes until the last output depends on the first input, by the gradient."""
     return next(n_layers for n_layers in range(1, n) if input_gradient(kind, n, n_layers, n - 1, dilated, r)[0] != 0)
 
@@ -152,7 +152,7 @@ def main() -> int:
             "k": KERNEL,
             "n": growth("n", LENGTHS[sizes], rounds),
             "d": growth("d", WIDTHS[sizes], rounds),
-            "r": growth("r", NEIGHBOURHOODS[sizes], rounds),
+            "r": growth("r", NEIGHBORHOODS[sizes], rounds),
         }
     n = result["n"]
     seconds = {kind: n["layers"][kind]["seconds"] for kind in KINDS}

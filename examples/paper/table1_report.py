@@ -23,7 +23,7 @@ PAPER = {
 FAR = 0.2
 """Exponents that differ by more than this are reported as different."""
 
-COLOURS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional": "#009e73", "restricted": "#cc79a7"}
+COLORS = {"self-attention": "#0072b2", "recurrent": "#d55e00", "convolutional": "#009e73", "restricted": "#cc79a7"}
 
 
 SIDES = {"in": 1e6, "out of": 8e6}
@@ -155,7 +155,7 @@ def draw_growth(result: Mapping) -> "Figure":
     """Seconds and megabytes against n, d and r, log-log, a line for each kind."""
     figure = new_figure(14, 7.5)
     panels = figure.subplots(2, 3, sharey="row")
-    names = {"n": "length n, positions", "d": "width d", "r": "neighbourhood r, positions"}
+    names = {"n": "length n, positions", "d": "width d", "r": "neighborhood r, positions"}
     for column, (name, label) in enumerate(names.items()):
         part = result[name]
         for row, (key, unit, what) in enumerate((("seconds", 1.0, "seconds"), ("bytes", 1e6, "peak memory, MB"))):
@@ -164,7 +164,7 @@ def draw_growth(result: Mapping) -> "Figure":
                 limit = f", paper {PAPER[kind][1][name]}" if key == "seconds" else ""
                 legend = f"{kind}: last doubling {doublings(part, kind, key)[-1]:.2f}{limit}"
                 axes.loglog(
-                    part["sizes"], np.array(found[key]) / unit, "o-", color=COLOURS[kind], markersize=4, label=legend
+                    part["sizes"], np.array(found[key]) / unit, "o-", color=COLORS[kind], markersize=4, label=legend
                 )
             axes.set_xticks(part["sizes"], [f"{size:,}" for size in part["sizes"]], fontsize=8)
             axes.minorticks_off()

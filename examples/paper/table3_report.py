@@ -203,7 +203,7 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
     """How far each row is above base: the paper's difference in log-perplexity across, ours upwards, with errors.
 
     The paper trained each row once and gives no error, so its bar is as long as the scatter of a single seed here. A
-    row with a single seed is an empty circle; big is grey; between the dotted lines are the rows that equal base in
+    row with a single seed is an empty circle; big is gray; between the dotted lines are the rows that equal base in
     the paper.
     """
     figure = new_figure(7, 6)
@@ -212,8 +212,8 @@ def draw_deltas(results: Sequence[dict], paper: Mapping[str, tuple]) -> "Figure"
     scatter = math.sqrt(np.mean(variances)) if variances else None
     for row, beside in rows.items():
         published, measured, error = beside.published, beside.ours.mean(), standard_error(beside.ours)
-        known, colour = not math.isnan(error), "#999999" if row == NOT_REPLICATED else "#0072b2"
-        style = {"color": colour, "elinewidth": 0.8, "markersize": 5, "markerfacecolor": colour if known else "none"}
+        known, color = not math.isnan(error), "#999999" if row == NOT_REPLICATED else "#0072b2"
+        style = {"color": color, "elinewidth": 0.8, "markersize": 5, "markerfacecolor": color if known else "none"}
         axes.errorbar(published, measured, yerr=error if known else None, xerr=scatter, fmt="o", **style)
         side, align = (-5, "right") if -0.1 < published < 0 else (5, "left")
         label = f"{row} (not replicated)" if row == NOT_REPLICATED else row

@@ -1,6 +1,6 @@
 """Constituency parsing as translation [sec. 6.3].
 
-`linearise` a treebank, train a model on its two files, `translate` the words of the test set, `restore` the trees from
+`linearize` a treebank, train a model on its two files, `translate` the words of the test set, `restore` the trees from
 the output, and `score` them.
 """
 
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from examples import report_errors, write_two
 from examples.parsing.bracketing import corpus_bracket_score
-from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.linear_trees import delinearize, linearize
 from examples.parsing.trees import MAX_WORDS, bare_tree, read_trees, without_traces, words_of
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
@@ -34,13 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def build_parser() -> Parser:
     parser = Parser(prog="python -m examples.parsing", description=__doc__)
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    _add_linearise(actions)
+    _add_linearize(actions)
     restore = actions.add_parser("restore", help="make trees of the output of a parser; ill-formed ones are repaired")
     restore.add_argument("--words", type=Path, required=True, metavar="FILE", help="the sentences, one a line")
     restore.add_argument("--linear", type=Path, required=True, metavar="FILE", help="their linear forms, line by line")
     restore.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="trees to write, one a line")
     restore.set_defaults(run=run_restore)
-    score = actions.add_parser("score", help="print labelled bracket precision, recall and F1 as EVALB does")
+    score = actions.add_parser("score", help="print labeled bracket precision, recall and F1 as EVALB does")
     score.add_argument("predicted", type=Path, metavar="PREDICTED", help="trees of a parser")
     shown = "trees of a treebank, in the same order; several files are concatenated"
     score.add_argument("references", type=Path, nargs="+", metavar="REFERENCE", help=shown)
@@ -49,9 +49,9 @@ def build_parser() -> Parser:
     return parser
 
 
-def _add_linearise(actions: argparse._SubParsersAction) -> None:
+def _add_linearize(actions: argparse._SubParsersAction) -> None:
     parser = actions.add_parser(
-        "linearise",
+        "linearize",
         help="write the words and the linear forms of bracketed trees",
         description="Traces, function tags and the root are left out; so are trees that hold nothing but traces.",
     )
@@ -61,21 +61,21 @@ def _add_linearise(actions: argparse._SubParsersAction) -> None:
     parser.add_argument("-o", "--output", type=Path, nargs=2, required=True, metavar=("WORDS", "LINEAR"), help=shown)
     shown = "write part-of-speech tags in the linear form (default: XX for each word)"
     parser.add_argument("--with-tags", action="store_true", help=shown)
-    parser.set_defaults(run=run_linearise)
+    parser.set_defaults(run=run_linearize)
 
 
-def run_linearise(arguments: argparse.Namespace) -> None:
-    write_two(arguments.output, arguments.trees, partial(_linearise, arguments))
+def run_linearize(arguments: argparse.Namespace) -> None:
+    write_two(arguments.output, arguments.trees, partial(_linearize, arguments))
 
 
-def _linearise(arguments: argparse.Namespace, words_file: BinaryIO, linear_file: BinaryIO) -> None:
+def _linearize(arguments: argparse.Namespace, words_file: BinaryIO, linear_file: BinaryIO) -> None:
     n_trees = n_kept = 0
     for tree in chain.from_iterable(map(read_trees, arguments.trees)):
         n_trees += 1
         if bare := bare_tree(tree):
             n_kept += 1
             words_file.write(f"{' '.join(bare.words())}\n".encode())
-            linear_file.write(f"{linearise(bare, with_tags=arguments.with_tags)}\n".encode())
+            linear_file.write(f"{linearize(bare, with_tags=arguments.with_tags)}\n".encode())
     if not n_kept:
         raise DataError(f"{arguments.trees[0]}: there must be at least one tree with words, got none")
     print(f"{n_kept} trees, {n_trees - n_kept} left out that hold nothing but traces")
@@ -90,7 +90,7 @@ def run_restore(arguments: argparse.Namespace) -> None:
         for tree, linear in _restored(arguments.words, arguments.linear):
             n_trees += 1
             # The tokens between the brackets of an output are tags, or XX.
-            n_repaired += linearise(tree, with_tags=True) != linear
+            n_repaired += linearize(tree, with_tags=True) != linear
             file.write(f"{tree}\n".encode())
 
     write_atomically(output, write)
@@ -105,11 +105,11 @@ def _restored(words_path: Path, linear_path: Path) -> Iterator[tuple]:
             raise DataError(
                 f"{words_path}:{number}: a sentence must have from 1 to {MAX_WORDS} words, got {len(words)}"
             )
-        yield delinearise(linear, words), linear
+        yield delinearize(linear, words), linear
 
 
 def run_score(arguments: argparse.Namespace) -> None:
-    # As `linearise`: a tree of traces alone is no sentence.
+    # As `linearize`: a tree of traces alone is no sentence.
     references = filter(without_traces, chain.from_iterable(map(read_trees, arguments.references)))
     result = corpus_bracket_score(filter(without_traces, read_trees(arguments.predicted)), references)
     names = ("f1", "precision", "recall", "exact_match", "tagging_accuracy", "sentences", "skipped")

@@ -1,4 +1,4 @@
-"""Labelled bracket precision, recall and F1 by the conventions of EVALB.      [Black et al. 1991; Collins 1997]
+"""Labeled bracket precision, recall and F1 by the conventions of EVALB.      [Black et al. 1991; Collins 1997]
 
 A constituent is (label, first word, last word). Those of a parser's tree that the reference has too, each counted at
 most once, are matched:

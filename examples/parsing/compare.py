@@ -33,7 +33,7 @@ BUDGETS = [5, 10, 20, 40, 80, 120, 240, 480]
 """Minutes at which the table shows F1, between the first and the last point of a training."""
 MODELS = {"aligned": "Transformer", "aligned-recurrent": "recurrent model"}
 """What the recipes are called in the table and in the picture."""
-COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
+COLORS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"]
 
 
 class ParserCurve(Curve):
@@ -96,11 +96,11 @@ def report(curves: Sequence[ParserCurve]) -> str:
 def draw(curves: Sequence[ParserCurve]) -> "Figure":
     figure = new_figure(7, 4.4)
     axes = figure.subplots()
-    for curve, colour in zip(curves, cycle(COLOURS), strict=False):
-        mean, style = curve.scores.mean(axis=0), {"color": colour, "capsize": 2, "markersize": 3.5}
+    for curve, color in zip(curves, cycle(COLORS), strict=False):
+        mean, style = curve.scores.mean(axis=0), {"color": color, "capsize": 2, "markersize": 3.5}
         axes.errorbar(curve.minutes, mean, curve.error(), fmt="o-", label=curve.name, **style)
         end = np.array([result["score"]["f1"] for result in curve.results])
-        axes.plot(curve.minutes[-1], end.mean(), "*", color=colour, markersize=11)
+        axes.plot(curve.minutes[-1], end.mean(), "*", color=color, markersize=11)
     axes.set(xlabel="minutes of one core", ylabel="bracket F1, development set", ylim=(0, 100))
     axes.set_title("F1 while learning; stars: mean of checkpoints, beam")
     axes.grid(True, color="#dddddd", linewidth=0.6)

@@ -17,7 +17,7 @@ TOKEN = re.compile(rf"[()]?[^(){BLANK}]+|[()]")
 """A bracket begins a token even where the model wrote no blank before it."""
 
 
-def linearise(tree: Tree, *, with_tags: bool = False) -> str:
+def linearize(tree: Tree, *, with_tags: bool = False) -> str:
     """The linear form of a tree: ``(LABEL`` and ``)LABEL`` around what a constituent holds, XX for each word.
 
     with_tags: the word's part-of-speech tag instead of XX
@@ -35,13 +35,13 @@ def _tokens(tree: Tree, with_tags: bool) -> Iterator[str]:
     yield f"){tree.label}"
 
 
-def delinearise(linear: str, words: Sequence[str]) -> Tree:
-    """The tree of a linear form over ``words``: the inverse of `linearise`, and a repair of what is ill-formed.
+def delinearize(linear: str, words: Sequence[str]) -> Tree:
+    """The tree of a linear form over ``words``: the inverse of `linearize`, and a repair of what is ill-formed.
 
     ``)X`` closes all brackets up to the innermost open ``(X``; without one it is ignored. Missing words are added
     to the outermost constituent; superfluous words and brackets that hold no word are ignored. If several
     constituents are left, or none, they get the root TOP. A bracket that would make the tree deeper than `MAX_DEPTH`
-    if it got this root is ignored. The form was well-formed if and only if `linearise` of the result gives it again.
+    if it got this root is ignored. The form was well-formed if and only if `linearize` of the result gives it again.
     """
     builder = _TreeBuilder(words)
     for token in (match.group() for match in TOKEN.finditer(linear)):

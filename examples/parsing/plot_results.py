@@ -23,15 +23,15 @@ def main() -> int:
     Parser(prog="python -m examples.parsing.plot_results", description=__doc__).parse_args()
     figure = new_figure(11, 4.2)
     left, right = figure.subplots(1, 2)
-    for name, (label, colour) in MODELS.items():
-        path, style = RESULTS / f"{name}.json", {"color": colour, "markersize": 4, "label": label}
+    for name, (label, color) in MODELS.items():
+        path, style = RESULTS / f"{name}.json", {"color": color, "markersize": 4, "label": label}
         with showing(path):
             result = json.loads(read_bounded(path, MAX_RESULTS))
             validations, groups = result["training"]["dev"], result["test by length"]
             left.plot([each["update"] for each in validations], [each["nll"] for each in validations], "o-", **style)
             right.plot([each["words"] for each in groups], [each["f1"] for each in groups], "o-", **style)
     left.set(xlabel="update", ylabel="validation loss, nats/token", ylim=(0, None), title="Training")
-    right.set(xlabel="words of the sentence", ylabel="labelled bracket F1, %", ylim=(0, 100), title="Test set")
+    right.set(xlabel="words of the sentence", ylabel="labeled bracket F1, %", ylim=(0, 100), title="Test set")
     for axes in (left, right):
         axes.grid(True, color="#dddddd", linewidth=0.6)
         axes.legend(frameon=False)

@@ -79,8 +79,8 @@ def _clean(
 
 
 def _report(counts: Counter[str]) -> None:
-    meanings = {"pairs": "pairs read", "normalised": "changed by normalising", "kept": "kept"}
-    for name in ("pairs", "normalised", *REASONS, "kept"):
+    meanings = {"pairs": "pairs read", "normalized": "changed by normalizing", "kept": "kept"}
+    for name in ("pairs", "normalized", *REASONS, "kept"):
         what = meanings.get(name, f"left out: {name}")
         print(f"{what:26}{counts[name]:>12,}{100 * counts[name] / counts['pairs']:>9.2f} %")
 

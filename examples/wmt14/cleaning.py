@@ -1,6 +1,6 @@
 """Cleaning of parallel text: the filters of published training recipes, applied in one pass over the text.
 
-Each line is normalised. Then a pair is left out if one side is empty, is a copy of the other, is too long, contains an
+Each line is normalized. Then a pair is left out if one side is empty, is a copy of the other, is too long, contains an
 overlong word, is much longer than the other side or is written in another script, or if the pair occurred before:
 checked in this order, and counted by reason.
 """
@@ -59,12 +59,12 @@ class CleaningRules:
 def clean(
     pairs: Iterable[SentencePair], rules: CleaningRules, counts: Counter[str], processes: int = 1
 ) -> Iterator[list[SentencePair]]:
-    """Yield the pairs that are kept, normalised, in their order, a chunk at a time.
+    """Yield the pairs that are kept, normalized, in their order, a chunk at a time.
 
-    counts: the numbers of pairs read, normalised, left out (by `REASONS`) and kept are added to it
+    counts: the numbers of pairs read, normalized, left out (by `REASONS`) and kept are added to it
     processes: number of processes that share the work
 
-    Memory grows by 8 bytes per pair, a 64-bit hash by which duplicates are recognised. (Among thousands of millions of
+    Memory grows by 8 bytes per pair, a 64-bit hash by which duplicates are recognized. (Among thousands of millions of
     pairs two may have the same hash; one of them is then taken for a duplicate.)
     """
     seen = SeenHashes()
@@ -77,7 +77,7 @@ def clean(
         yield [pair for pair, is_new in zip(kept, new.tolist(), strict=True) if is_new]
 
 
-def normalise(line: str) -> str:
+def normalize(line: str) -> str:
     """The line in Unicode's composed form (NFC), with single spaces and without control characters.
 
     All white space becomes a space: tabs, U+00A0, and also U+0085 and U+2028, which other programs take for line ends.
@@ -91,7 +91,7 @@ def normalise(line: str) -> str:
 
 
 def reason_to_leave_out(src: str, tgt: str, rules: CleaningRules) -> str | None:
-    """The first of `REASONS`, except duplicate, that applies to a normalised pair; None if it is kept."""
+    """The first of `REASONS`, except duplicate, that applies to a normalized pair; None if it is kept."""
     if not src or not tgt:
         return "empty"
     if src.casefold() == tgt.casefold():
@@ -143,8 +143,8 @@ def _clean_chunk(
         # Moses' patterns take time quadratic in a word, and a pair with a long one is left out anyway.
         if rules.punctuation and not any(_has_long_word(line, rules) for line in given):
             src, tgt = map(normalize_punctuation, given, rules.punctuation)
-        pair = normalise(src), normalise(tgt)
-        counts["normalised"] += pair != given
+        pair = normalize(src), normalize(tgt)
+        counts["normalized"] += pair != given
         reason = reason_to_leave_out(*pair, rules)
         if reason is None:
             kept.append(pair)

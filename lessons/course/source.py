@@ -24,7 +24,7 @@ def show(thing: Callable) -> None:
     if _in_notebook():
         from IPython.display import Markdown, display
 
-        # The notebook's own theme colours a fenced block, light or dark.
+        # The notebook's own theme colors a fenced block, light or dark.
         display(Markdown(f"`{place}`, line {first}\n\n```python\n{source}\n```"))
     else:
         print(f"{place}, line {first}\n\n{source}\n")

@@ -189,7 +189,7 @@ def loss_curve(parts):
 
     plt.figure(figsize=(5, 2.5))
     plt.plot(range(1, UPDATES + 1), losses, color="black")
-    plt.axhline(nothing, color="grey", linestyle="--", label="knowing nothing about the symbols")
+    plt.axhline(nothing, color="gray", linestyle="--", label="knowing nothing about the symbols")
     plt.xlabel("update")
     plt.ylabel("loss (nats a token)")
     plt.legend()

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def centred(x):
+def centered(x):
     return x - x.mean(axis=-1, keepdims=True)
 
 

@@ -4,15 +4,15 @@ import numpy as np
 
 
 def forward(x, gamma, beta, eps):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred * centred).mean(axis=-1, keepdims=True)
-    return gamma * centred / np.sqrt(variance + eps) + beta
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered * centered).mean(axis=-1, keepdims=True)
+    return gamma * centered / np.sqrt(variance + eps) + beta
 
 
 def backward(grad_y, x, gamma, eps):
-    centred = x - x.mean(axis=-1, keepdims=True)
-    inv_std = 1.0 / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + eps)
-    x_hat = centred * inv_std
+    centered = x - x.mean(axis=-1, keepdims=True)
+    inv_std = 1.0 / np.sqrt((centered * centered).mean(axis=-1, keepdims=True) + eps)
+    x_hat = centered * inv_std
     g = gamma * grad_y
     grad_x = inv_std * (g - g.mean(axis=-1, keepdims=True) - x_hat * (g * x_hat).mean(axis=-1, keepdims=True))
     positions = tuple(range(x.ndim - 1))
@@ -24,7 +24,7 @@ def equal_values(grad_y, gamma, eps):
     return (g - g.mean(axis=-1, keepdims=True)) / np.sqrt(eps)
 
 
-def normalised_axis(norm, shape):
+def normalized_axis(norm, shape):
     rng = np.random.default_rng(0)
     x = rng.standard_normal(shape)
     for axis in range(len(shape)):

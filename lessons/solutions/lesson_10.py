@@ -34,9 +34,9 @@ def segment(word, merges):
 def count_changes(symbols, pair):
     changes = {}
     for word, sign in ((symbols, -1), (merge(symbols, pair), +1)):
-        for neighbours, count in pair_counts([(word, 1)]).items():
-            changes[neighbours] = changes.get(neighbours, 0) + sign * count
-    return {neighbours: change for neighbours, change in changes.items() if change}
+        for neighbors, count in pair_counts([(word, 1)]).items():
+            changes[neighbors] = changes.get(neighbors, 0) + sign * count
+    return {neighbors: change for neighbors, change in changes.items() if change}
 
 
 def learn(frequencies, n_merges):

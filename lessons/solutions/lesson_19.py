@@ -3,14 +3,14 @@
 from collections import Counter
 
 
-def linearise(tree):
+def linearize(tree):
     label, *parts = tree
     if isinstance(parts[0], str):
         return [label]
-    return [f"({label}", *(token for part in parts for token in linearise(part)), f"){label}"]
+    return [f"({label}", *(token for part in parts for token in linearize(part)), f"){label}"]
 
 
-def delinearise(tokens, words):
+def delinearize(tokens, words):
     words, stack = iter(words), [[]]
     for token in tokens:
         if token.startswith("("):
@@ -25,7 +25,7 @@ def delinearise(tokens, words):
 
 def constituents(tree):
     found, opened, n_words = [], [], 0
-    for token in linearise(tree):
+    for token in linearize(tree):
         if token.startswith("("):
             opened.append(len(found))
             found.append((token[1:], n_words, None))
@@ -72,7 +72,7 @@ def allowed(tokens, n_words, kinds, deepest):
 
 def aligned(tree):
     written, opening = [], ""
-    for token in linearise(tree):
+    for token in linearize(tree):
         if token.startswith("("):
             opening += token
         elif token.startswith(")"):

@@ -8,11 +8,11 @@ from functools import partial
 from typing import NoReturn
 
 from minitransformer import __version__
-from minitransformer.cli import average, binarise, bpe, doctor, evaluate, imports, launch, plan, plot, train, translate
+from minitransformer.cli import average, binarize, bpe, doctor, evaluate, imports, launch, plan, plot, train, translate
 from minitransformer.cli.common import BAD_INPUT, FAULT, INTERRUPTED, explain, print_line
 from minitransformer.errors import printable
 
-COMMANDS = (bpe, binarise, plan, train, launch, average, translate, evaluate, plot, imports, doctor)
+COMMANDS = (bpe, binarize, plan, train, launch, average, translate, evaluate, plot, imports, doctor)
 """In the order in which a new user needs them. Each imports what is heavy only when it runs."""
 
 RETIRED_COMMANDS = {

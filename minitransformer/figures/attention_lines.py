@@ -1,4 +1,4 @@
-"""Attention as lines between two columns of subwords, one colour for each head  [Figures 3-5]."""
+"""Attention as lines between two columns of subwords, one color for each head  [Figures 3-5]."""
 
 import colorsys
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ GAP = 2.6
 """Distance between the two columns in inches."""
 
 
-def head_colours(n_heads: int) -> list[str]:
+def head_colors(n_heads: int) -> list[str]:
     """``#rrggbb`` for each head: adjacent heads are a golden-ratio fraction of the hue circle apart."""
-    colours = []
+    colors = []
     for head in range(n_heads):
         rgb = np.array(colorsys.hls_to_rgb((0.58 + 0.618034 * head) % 1, 0.42, 0.75))
         too_dark = max(0.0, 0.25 - rgb @ (0.21, 0.72, 0.07))  # blue, which would be lost on a dark page
-        colours.append("#" + "".join(f"{round(255 * part):02x}" for part in rgb + too_dark * (1 - rgb)))
-    return colours
+        colors.append("#" + "".join(f"{round(255 * part):02x}" for part in rgb + too_dark * (1 - rgb)))
+    return colors
 
 
 def draw_attention_lines(
@@ -46,7 +46,7 @@ def draw_attention_lines(
     heads: Sequence[int] | None = None,
 ) -> "Figure":
     """As `draw_attention`, with queries on the left and keys on the right. The width of a line is the weight, its
-    colour the head."""
+    color the head."""
     heads = check_attention(weights, key_subwords, query_subwords, heads)
     n_queries, n_keys = len(query_subwords), len(key_subwords)
     letters = max(map(len, query_subwords)) + max(map(len, key_subwords))
@@ -76,12 +76,12 @@ def _add_lines(axes: "Axes", weights: np.ndarray, heads: Sequence[int]) -> None:
     """One LineCollection for each head."""
     from matplotlib.collections import LineCollection
 
-    colours = head_colours(len(weights))
+    colors = head_colors(len(weights))
     for slot, head in enumerate(heads):
         shift = SPREAD * ((slot + 0.5) / len(heads) - 0.5)
         shown = weights[head - 1]  # (Tq, Tk)
         pairs = np.argwhere(shown >= SMALLEST)
         segments = [[(0, query + shift), (1, key + shift)] for query, key in pairs]
-        style = {"color": colours[head - 1], "alpha": 0.7}
+        style = {"color": colors[head - 1], "alpha": 0.7}
         axes.add_collection(LineCollection(segments, linewidths=WIDEST * shown[tuple(pairs.T)], **style))
         axes.plot([], [], linewidth=WIDEST, label=f"head {head}", **style)  # for the legend

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from minitransformer.errors import DataError
-from minitransformer.figures.attention_lines import head_colours
+from minitransformer.figures.attention_lines import head_colors
 from minitransformer.figures.attention_map import check_attention
 
 TEMPLATE = Path(__file__).with_name("attention_page.html")
@@ -56,7 +56,7 @@ def attention_page(
     heads = check_attention(kinds[kind].layers[layer], kinds[kind].keys, kinds[kind].queries, heads)
     data = {
         "title": title,
-        "colours": head_colours(n_heads),
+        "colors": head_colors(n_heads),
         "kind": kind,
         "layer": str(layer),
         "heads": [head - 1 for head in heads],

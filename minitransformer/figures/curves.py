@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Runs also differ in brightness and dashes, so that curves are distinct in grayscale and to the color-blind.
-COLOURS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
+COLORS = ("#000000", "#d55e00", "#0072b2", "#999999", "#009e73", "#cc79a7")
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 MAX_MARKS = 12
@@ -55,14 +55,14 @@ def draw_learning_curves(runs: Mapping[str, Sequence[dict]]) -> "Figure":
 
 
 def _draw_run(axes: "Axes", curves: Mapping[str, list[dict]], key: str, number: int, label: str) -> None:
-    colour = COLOURS[number % len(COLOURS)]
+    color = COLORS[number % len(COLORS)]
     # Without markers, a run with few lines would hardly be visible.
     marker = "." if len(curves["train"]) < 3 else None
     if curves["train"]:
-        style = {"color": colour, "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4, "marker": marker}
+        style = {"color": color, "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.4, "marker": marker}
         axes.plot(*_points(curves["train"], key, label), **style, label=f"{label}, training")
     if curves["valid"]:
-        style = {"color": colour, "linewidth": 0.8, "marker": MARKERS[number % len(MARKERS)]}
+        style = {"color": color, "linewidth": 0.8, "marker": MARKERS[number % len(MARKERS)]}
         style |= {"markerfacecolor": "white", "markersize": 5, "markevery": -(-len(curves["valid"]) // MAX_MARKS)}
         axes.plot(*_points(curves["valid"], key, label), **style, label=f"{label}, validation")
 

@@ -52,7 +52,7 @@ class Module:
         yield from _named(self, "", ())
 
     def __repr__(self) -> str:
-        """A tree of the modules and their parameters with their shapes; neighbours that are alike share a line."""
+        """A tree of the modules and their parameters with their shapes; neighbors that are alike share a line."""
         return _tree(self, set())[0]
 
 

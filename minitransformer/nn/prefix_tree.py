@@ -9,7 +9,7 @@ import numpy as np
 
 
 class PrefixTree:
-    """The partial hypotheses of all sentences, a row each; rows of one sentence need not be neighbours.
+    """The partial hypotheses of all sentences, a row each; rows of one sentence need not be neighbors.
 
     Attributes:
         sentences: (R,), the sentence of each row; every sentence has a row.

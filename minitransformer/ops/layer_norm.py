@@ -11,10 +11,10 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6
     Where var overflows, for values above about 1e19 in float32, y is beta.
     """
     xp = get_array_module(x)
-    centred = x - x.mean(axis=-1, keepdims=True)
-    variance = (centred * centred).mean(axis=-1, keepdims=True)  # (..., 1)
+    centered = x - x.mean(axis=-1, keepdims=True)
+    variance = (centered * centered).mean(axis=-1, keepdims=True)  # (..., 1)
     inv_std = 1.0 / xp.sqrt(variance + eps)
-    x_hat = centred * inv_std
+    x_hat = centered * inv_std
     return gamma * x_hat + beta, (x_hat, inv_std, gamma)
 
 

@@ -44,7 +44,7 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
 def measure_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
     """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about ``seconds``."""
     a, product = xp.ones((size, size), dtype=xp.float32), matmul if xp is np else xp.matmul
-    float(product(a, a)[0, 0])  # the first product initialises the library
+    float(product(a, a)[0, 0])  # the first product initializes the library
     began, products = time.perf_counter(), 0
     while time.perf_counter() - began < seconds:
         float(product(a, a)[0, 0])  # reading a number waits for a GPU

@@ -1,4 +1,4 @@
-"""Binarised sentence pairs: token ids in memory-mapped files, opened in milliseconds and read as batches need them.
+"""Binarized sentence pairs: token ids in memory-mapped files, opened in milliseconds and read as batches need them.
 
 A folder contains ``header.json`` and, for each side, ``src.ids`` (the ids of all sentences, concatenated) and
 ``src.ends`` (the offset at which each sentence ends). Numbers are little-endian; ids have 16 bits if they fit.
@@ -106,7 +106,7 @@ def sha256_of(text: str) -> str:
 
 
 def open_pairs(folder: str | Path) -> tuple[BinaryHeader, FlatSentences, FlatSentences]:
-    """The header of a folder that `binarise` wrote, and both sides as memory-mapped files.
+    """The header of a folder that `binarize` wrote, and both sides as memory-mapped files.
 
     Raises:
         DataError: the folder does not exist or has another version, a file does not match the header, or an id is not
@@ -127,7 +127,7 @@ def open_sides(folder: Path, header: BinaryHeader) -> Iterator[FlatSentences]:
         if lowest < UNK or highest >= header.vocab_size:
             raise DataError(
                 f"{folder / side}.ids: ids must be from {UNK} to {header.vocab_size - 1}, got {lowest} to {highest}; "
-                "binarise the text again"
+                "binarize the text again"
             )
         yield sentences
 
@@ -139,10 +139,10 @@ def _check_ends(path: str, ends: np.ndarray, tokens: int, max_length: int) -> No
     if len(wrong):
         raise DataError(
             f"{path}: sentence {wrong[0] + 1} must have from 1 to {max_length - 1} tokens, "
-            f"got {lengths.astype(np.int64)[wrong[0]]}; binarise the text again"
+            f"got {lengths.astype(np.int64)[wrong[0]]}; binarize the text again"
         )
     if int(ends[-1]) != tokens:
-        raise DataError(f"{path}: must end at {tokens}, got {int(ends[-1])}; binarise the text again")
+        raise DataError(f"{path}: must end at {tokens}, got {int(ends[-1])}; binarize the text again")
 
 
 def _map_file(path: Path, dtype: str, length: int) -> np.ndarray:
@@ -151,7 +151,7 @@ def _map_file(path: Path, dtype: str, length: int) -> np.ndarray:
         size = path.stat().st_size
         if size != wanted:
             raise DataError(
-                f"{path}: must have the {wanted} bytes that its header states, got {size}; binarise the text again"
+                f"{path}: must have the {wanted} bytes that its header states, got {size}; binarize the text again"
             )
         return np.memmap(path, dtype=dtype, mode="r")
     except OSError as error:
@@ -174,10 +174,10 @@ def _read_header(path: Path) -> BinaryHeader:
         return header
     except OSError as error:
         raise DataError(
-            f"{path}: cannot be read: {error.strerror}; create the folder with `minitransformer binarise`"
+            f"{path}: cannot be read: {error.strerror}; create the folder with `minitransformer binarize`"
         ) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(
             f"{path}: must be a header of {FORMAT}, version {VERSION}, got another ({printable(str(error), 100)}); "
-            "binarise the text again"
+            "binarize the text again"
         ) from error

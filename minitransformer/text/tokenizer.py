@@ -39,7 +39,7 @@ class Tokenizer:
     mode: ``bytes`` (any text is decoded exactly) or ``words`` (words between spaces, characters, ``</w>``)
     base: base symbols in the order of their ids
     merges: in the order in which they were learned. No two make the same symbol, because the merges inside a symbol
-        never depend on its neighbours. (Except in mode ``words`` for a text that itself contains ``</w>``: two
+        never depend on its neighbors. (Except in mode ``words`` for a text that itself contains ``</w>``: two
         merges may then make symbols that look alike, and these share one id.)
     """
 

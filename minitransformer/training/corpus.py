@@ -118,7 +118,7 @@ class Corpus:
     def from_binary(
         cls, tokenizer: Tokenizer, folder: str | Path, valid: LinePairs | None = None, *, max_length: int = 256
     ) -> "Corpus":
-        """Open a folder of ids that `binarise` wrote; the rest as `from_lines`.
+        """Open a folder of ids that `binarize` wrote; the rest as `from_lines`.
 
         Raises:
             DataError: the folder is damaged, another tokenizer's, or holds sentences longer than max_length.
@@ -128,12 +128,12 @@ class Corpus:
         if made_with != (sha256_of(tokenizer.dumps()), max(tokenizer.vocab_size, tokenizer.src_vocab_size)):
             raise DataError(
                 f"{folder}: must be made with the tokenizer of data.tokenizer, got another one of {header.vocab_size} "
-                "tokens; binarise the text again, or name the tokenizer it was made with"
+                "tokens; binarize the text again, or name the tokenizer it was made with"
             )
         if header.max_length > max_length:
             raise DataError(
                 f"{folder}: must be made with at most data.max_length = {max_length}, got {header.max_length}; "
-                "raise it or binarise the text again with --max-length"
+                "raise it or binarize the text again with --max-length"
             )
         valid_ids = valid and encode_sides(tokenizer, *valid)
         left_out = header.n_empty, header.n_long, header.max_length

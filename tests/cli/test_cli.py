@@ -55,15 +55,15 @@ def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, typ
     assert [numbered[0][1], numbered[3][1]] == alone
 
 
-def test_text_is_binarised_with_the_tokenizer_of_a_checkpoint(run, checkpoint, tmp_path):
+def test_text_is_binarized_with_the_tokenizer_of_a_checkpoint(run, checkpoint, tmp_path):
     text = ["--src", str(run / "val.en"), "--tgt", str(run / "val.de")]
     for name, tokenizer in (("file", str(run / "bpe.txt")), ("checkpoint", checkpoint)):
-        assert main(["binarise", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / name)]) == 0
+        assert main(["binarize", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / name)]) == 0
     first, second = (
         {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("file", "checkpoint")
     )
     assert first == second
-    assert main(["binarise", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / "short"), "--max-length", "9"]) == 0
+    assert main(["binarize", *text, "--tokenizer", tokenizer, "-o", str(tmp_path / "short"), "--max-length", "9"]) == 0
     header, *sides = open_pairs(tmp_path / "short")
     assert header.n_long > 0 and max(lengths_of(side).max() for side in sides) == 8  # and the end mark
 

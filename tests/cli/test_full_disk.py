@@ -37,7 +37,7 @@ def folder(tmp_path):
         "examples.wmt14.clean --src a.en --tgt a.de -o c.en c.de --processes 1",
         "examples.wmt14.clean --src a.en --tgt a.de -o old.en c.de --processes 1",
         "bpe train a.en -o old.en --vocab-size 1500 --mode words --processes 1",
-        "binarise --src a.en --tgt a.de --tokenizer bpe -o ids --processes 1",
+        "binarize --src a.en --tgt a.de --tokenizer bpe -o ids --processes 1",
         "examples.data get multi30k --from there --to data",
     ],
     ids=lambda command: command.split(" -")[0],

@@ -164,7 +164,7 @@ def test_an_axis_is_found_by_whatever_random_numbers_a_right_answer_draws():
             (axis,) = (axis for axis in range(3) if unchanged(x, lines[axis]))
             return axis
 
-        assert examine("06_layer_norm.normalised_axis", the_only_axis).verdict == "right", seed
+        assert examine("06_layer_norm.normalized_axis", the_only_axis).verdict == "right", seed
 
 
 def test_first_values_drawn_as_they_should_be_are_right_at_every_seed():
@@ -243,4 +243,4 @@ def test_an_unfilled_exercise_says_not_yet(function):
 
 def test_an_unknown_exercise_gets_the_nearest_names():
     assert WEIGHTS in examine("04_attention.wieghts", loops).text
-    assert "01_arrays.centred" in examine("", loops).text and len(examine("", loops).text) < 300
+    assert "01_arrays.centered" in examine("", loops).text and len(examine("", loops).text) < 300

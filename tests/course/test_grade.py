@@ -12,7 +12,7 @@ from course import grade
 from course.exercise import LESSONS, all_exercises, exercises_of
 
 NAMES = list(exercises_of("03_softmax"))
-MEMORISED = """
+MEMORIZED = """
 from course.exercise import find_exercise
 
 def answers():
@@ -62,12 +62,12 @@ def test_right_functions_earn_a_point_each_and_others_none(hand_in, tmp_path, ca
 
 
 def test_answers_to_the_usual_inputs_alone_are_not_enough(hand_in, capsys):
-    graded(hand_in("anna", "03_softmax.softmax", MEMORISED).parent)
+    graded(hand_in("anna", "03_softmax.softmax", MEMORIZED).parent)
     assert "anna: 0 of " in (out := capsys.readouterr().out) and "03_softmax.softmax: with other inputs: " in out
 
 
 def test_an_error_at_other_inputs_names_the_students_own_line(hand_in, capsys):
-    raises = MEMORISED.replace(".get(repr((scores,)), scores)", "[repr((scores,))]")
+    raises = MEMORIZED.replace(".get(repr((scores,)), scores)", "[repr((scores,))]")
     graded(hand_in("anna", "03_softmax.softmax", raises).parent)
     assert "in its line 2, `return dict(answers())[repr((scores,))]`" in capsys.readouterr().out
 

@@ -110,7 +110,7 @@ def test_every_exercise_has_at_least_three_planted_faults():
 
 @every_seed
 @every_exercise
-def test_every_named_mistake_can_be_recognised(name, seeds):
+def test_every_named_mistake_can_be_recognized(name, seeds):
     """No mistake hides behind an earlier one or gives the right answer."""
     messages = [mistake.message for mistake in EXERCISES[name].mistakes]
     for seed in seeds:

@@ -117,9 +117,9 @@ def test_what_has_no_source_is_right_but_not_kept(name, words, cells, capsys, tm
 
 
 def test_a_tree_is_whole_though_that_of_the_first_test_has_another_form(monkeypatch, tmp_path):
-    name, tokens = "19_parsing.delinearise", "(S NN (VP VB (NP DT NN )NP )VP IN )S".split()
+    name, tokens = "19_parsing.delinearize", "(S NN (VP VB (NP DT NN )NP )VP IN )S".split()
     source = Path(inspect.getsourcefile(solution_of(name))).read_text(encoding="utf-8")
-    (tmp_path / f"{name}.py").write_text(f"{HEADER}delinearise\n\n{source}", encoding="utf-8")
+    (tmp_path / f"{name}.py").write_text(f"{HEADER}delinearize\n\n{source}", encoding="utf-8")
     monkeypatch.setenv("MINITRANSFORMER_MINE", str(tmp_path))
     own = mine(name)
     assert own.__module__ == f"mine.{name}"

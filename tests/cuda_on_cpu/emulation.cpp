@@ -158,7 +158,7 @@ static void touch(void *where, unsigned long bytes, bool writes) {
             cell.wrote = phase, cell.writer = current;
         } else {
             if (range.is_shared && cell.wrote < first_phase)
-                FAULT("uninitialised: thread %u reads %s[%lu]", current, range.name, i);
+                FAULT("uninitialized: thread %u reads %s[%lu]", current, range.name, i);
             cell.reader = cell.read == phase && cell.reader != current ? MANY : current;
             cell.read = phase;
             if (!cell.first_read) cell.first_read = phase;

@@ -37,14 +37,14 @@ def test_all_ranks_stop_after_the_same_update_with_the_same_signal(size, seed, t
         made = requests[threading.get_ident()] = StopRequest()
         return made
 
-    def signalled(*words, update, accumulator, **options):
+    def signaled(*words, update, accumulator, **options):
         if update == wishes.get(accumulator.ranks.rank):
             requests[threading.get_ident()].signal = 10 + accumulator.ranks.rank
         return step(*words, update=update, accumulator=accumulator, **options)
 
     StopRequest = trainer.StopRequest
     monkeypatch.setattr(trainer, "StopRequest", request)
-    monkeypatch.setattr(trainer, "train_step", signalled)
+    monkeypatch.setattr(trainer, "train_step", signaled)
 
     first = min(wishes.values())
     number = max(10 + rank for rank, update in wishes.items() if update == first)

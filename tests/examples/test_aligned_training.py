@@ -79,14 +79,14 @@ def test_a_killed_training_goes_on_with_the_same_scores(update, folder, monkeypa
         assert {**ours, "seconds": 0, "scoring_seconds": 0} == {**theirs, "seconds": 0, "scoring_seconds": 0}
 
 
-@pytest.mark.parametrize("signalled, beyond", [(11, 12), (0, 14)], ids=["after a signal", "of a longer training"])
-def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signalled, beyond, folder, monkeypatch):
+@pytest.mark.parametrize("signaled, beyond", [(11, 12), (0, 14)], ids=["after a signal", "of a longer training"])
+def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signaled, beyond, folder, monkeypatch):
     short = "Transformer.toml --set training.save_every=2 --set training.validate_every=6 --set training.updates="
     one_update, scored, beams = Trainer._one_update, [], []
 
     def update_and_signal(trainer, bar):
         one_update(trainer, bar)
-        if trainer.update == signalled:
+        if trainer.update == signaled:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def score(*arguments, scores=train.scores):
@@ -100,7 +100,7 @@ def test_the_mean_is_of_the_same_checkpoints_whatever_else_there_is(signalled, b
     np.testing.assert_array_equal(whole, average_checkpoints([path_of(10), path_of(12)]).parameters)
     assert beams == [1, 1, 4]  # greedily on the way, by the recipe's beam at the end
     Path("results.jsonl").unlink()
-    with monkeypatch.context() as patched, pytest.raises(SystemExit) if signalled else nullcontext():
+    with monkeypatch.context() as patched, pytest.raises(SystemExit) if signaled else nullcontext():
         patched.setattr(Trainer, "_one_update", update_and_signal)
         run(f"{short}{beyond}")
     assert run(f"{short}12") == 0

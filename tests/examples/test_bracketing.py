@@ -1,4 +1,4 @@
-"""Labelled bracket F1: cases worked by hand, identities, and an outside scorer."""
+"""Labeled bracket F1: cases worked by hand, identities, and an outside scorer."""
 
 from dataclasses import asdict
 from itertools import islice
@@ -9,7 +9,7 @@ from test_trees import one_tree
 
 from examples.parsing import bracketing
 from examples.parsing.bracketing import BracketScore, bracket_score, corpus_bracket_score
-from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.linear_trees import delinearize, linearize
 from examples.parsing.trees import Tree, bare_tree, read_trees
 
 GOLD = "(TOP (S (NP (DT the) (NN cat)) (VP (VBD saw) (NP (DT a) (NN dog)) (PP (IN in) (NP (NN town)))) (. .)))"
@@ -24,11 +24,11 @@ def counts(predicted: str, reference: str) -> tuple[int, int, int]:
     return result.matched, result.predicted, result.reference
 
 
-def relabelled(rng, tree: Tree, share: float) -> Tree:
+def relabeled(rng, tree: Tree, share: float) -> Tree:
     """``tree`` with this share of its constituents under another label and, of those, half taken apart."""
     if tree.word is not None:
         return tree
-    children = tuple(relabelled(rng, child, share) for child in tree.children)
+    children = tuple(relabeled(rng, child, share) for child in tree.children)
     if rng.random() >= share:
         return Tree(tree.label, children)
     middle = len(children) // 2
@@ -102,7 +102,7 @@ def test_a_sentence_without_a_parse_or_with_other_words_is_skipped():
 
 def test_f1_of_a_test_set_is_that_of_its_summed_counts(rng):
     trees = [one_tree(GOLD), one_tree("(S (NP (NN a)) (VP (VB b)))"), one_tree("(S (VP (VB go)))")]
-    others = [relabelled(rng, tree, 0.5) for tree in trees]
+    others = [relabeled(rng, tree, 0.5) for tree in trees]
     parts = [asdict(bracket_score(*pair)) for pair in zip(others, trees, strict=True)]
     assert asdict(corpus_bracket_score(others, trees)) == {name: sum(p[name] for p in parts) for name in parts[0]}
 
@@ -110,7 +110,7 @@ def test_f1_of_a_test_set_is_that_of_its_summed_counts(rng):
 def test_what_the_linear_form_keeps_is_all_that_is_scored(data_folder):
     references = list(islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 0, None, 8))
     bare = [bare_tree(tree) for tree in references]
-    restored = [delinearise(linearise(tree), tree.words()) for tree in bare]
+    restored = [delinearize(linearize(tree), tree.words()) for tree in bare]
     result = corpus_bracket_score(restored, references)
     assert (result.f1, result.exact_match, result.skipped) == (100, 100, 0)
 
@@ -125,7 +125,7 @@ def test_counts_are_those_of_pyevalb(rng, data_folder, monkeypatch):
     n_compared = 0
     for tree in islice(read_trees(data_folder / "craft_trees" / "dev.mrg"), 120):
         reference = bare_tree(tree)
-        other = relabelled(rng, reference, 0.2)
+        other = relabeled(rng, reference, 0.2)
         ours = bracket_score(other, reference)
         theirs = scorer.Scorer().score_trees(*(parser.create_from_bracket_string(str(t)) for t in (reference, other)))
         expected = (theirs.test_brackets, theirs.gold_brackets, theirs.words)

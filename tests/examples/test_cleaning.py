@@ -11,7 +11,7 @@ import pytest
 from odd_text import random_line
 
 from examples.wmt14.clean import main
-from examples.wmt14.cleaning import REASONS, CleaningRules, SeenHashes, clean, normalise, reason_to_leave_out
+from examples.wmt14.cleaning import REASONS, CleaningRules, SeenHashes, clean, normalize, reason_to_leave_out
 from minitransformer.errors import ConfigError, install_hint
 from minitransformer.text import processes as text_processes
 
@@ -22,9 +22,9 @@ LATIN = CleaningRules(src_script="Latin", tgt_script="Latin")
 def test_a_line_of_combining_marks_takes_no_quadratic_time(between):
     """400,000 of them once took more than half an hour."""
     marks = (between + "\u0301" + between + "\u0316") * 200_000
-    shown = normalise(f"a b{marks}c d")
+    shown = normalize(f"a b{marks}c d")
     assert shown.startswith("a b") and shown.endswith("c d") and len(shown) == len("a bc d") + 1000
-    assert normalise("x" + "\u0301\u0316" * 500 + " y" * 1000) == normalise("x" + "\u0301\u0316" * 500) + " y" * 1000
+    assert normalize("x" + "\u0301\u0316" * 500 + " y" * 1000) == normalize("x" + "\u0301\u0316" * 500) + " y" * 1000
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ def test_a_pair_is_left_out_for_the_first_rule_that_it_breaks(src, tgt, reason):
     assert reason_to_leave_out(src, tgt, LATIN) == reason
 
 
-def test_normalised_text_is_nfc_with_single_spaces(rng):
-    assert normalise(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
-    assert normalise("Ma\u0308nner") == "Männer" and normalise("\ufeffa \x00 b") == "\ufeffa b"
+def test_normalized_text_is_nfc_with_single_spaces(rng):
+    assert normalize(" a\u0085b\u2028c\t\td\u00a0e\x00f\x07 ") == "a b c d ef"
+    assert normalize("Ma\u0308nner") == "Männer" and normalize("\ufeffa \x00 b") == "\ufeffa b"
     generator = random.Random(int(rng.integers(1 << 30)))
     for line in (random_line(generator) for _ in range(500)):
-        once = normalise(line)
-        assert normalise(once) == once == unicodedata.normalize("NFC", once)
+        once = normalize(line)
+        assert normalize(once) == once == unicodedata.normalize("NFC", once)
         assert once.split() == once.split(" ") or once == ""
         assert not any(unicodedata.category(c) == "Cc" for c in once)
         plain = [c for c in unicodedata.normalize("NFC", line) if not c.isspace() and unicodedata.category(c) != "Cc"]
         assert unicodedata.normalize("NFC", "".join(plain)).replace(" ", "") == once.replace(" ", "") or plain == []
 
 
-def test_seen_hashes_are_recognised_as_by_a_set(rng):
+def test_seen_hashes_are_recognized_as_by_a_set(rng):
     seen, known = SeenHashes(), set()
     for _ in range(60):
         numbers = rng.integers(0, 400, rng.integers(0, 40)).astype(np.uint64)
@@ -90,11 +90,11 @@ def test_every_pair_is_counted_once_and_duplicates_are_kept_once(processes, monk
     counts = Counter()
     kept = [pair for some in clean(pairs, LATIN, counts, processes) for pair in some]
     assert kept == [("a", "x"), ("a", "y"), ("e", "f")]
-    assert counts == Counter(pairs=10, normalised=2, empty=1, copy=1, ratio=1, script=1, duplicate=3, kept=3)
+    assert counts == Counter(pairs=10, normalized=2, empty=1, copy=1, ratio=1, script=1, duplicate=3, kept=3)
     assert counts["pairs"] == counts["kept"] + sum(counts[step] for step in REASONS)
 
 
-def test_punctuation_is_normalised_by_the_rules_of_each_side(moses):
+def test_punctuation_is_normalized_by_the_rules_of_each_side(moses):
     pairs = [
         ("He said “yes”, and – ‘no’…", "Er sagte „ja“, und\u00a0– ‚nein‘…"),
         ("«Yes!»", "«\u00a0Oui\u00a0!\u00a0»"),
@@ -103,7 +103,7 @@ def test_punctuation_is_normalised_by_the_rules_of_each_side(moses):
     assert list(clean(pairs, rules, counts)) == [
         [("He said \"yes,\" and - 'no'...", "Er sagte \"ja\", und - 'nein'..."), ('"Yes!"', '"Oui!"')]
     ]
-    assert counts["normalised"] == 2
+    assert counts["normalized"] == 2
     assert list(clean(pairs[:1], CleaningRules(), Counter())) == [[(pairs[0][0], pairs[0][1].replace("\u00a0", " "))]]
 
 
@@ -141,7 +141,7 @@ def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
     assert (texts / "c.en").read_text(encoding="utf-8") == "one two\nsame\na b\n"
     assert (texts / "c.de").read_text(encoding="utf-8") == "eins zwei\ngleich\nx y\n"
     out = {"empty": 1, "duplicate": 1}
-    whole = {"pairs read": 5, "changed by normalising": 1, "kept": 3}
+    whole = {"pairs read": 5, "changed by normalizing": 1, "kept": 3}
     assert printed(capsys) == whole | dict.fromkeys(REASONS, 0) | out
 
 
@@ -162,7 +162,7 @@ def test_each_option_leaves_out_what_it_names(texts, capsys, option, value, reas
     assert printed(capsys)[reason] == count
 
 
-def test_the_command_normalises_punctuation_and_names_the_missing_package(texts, moses, monkeypatch, refused):
+def test_the_command_normalizes_punctuation_and_names_the_missing_package(texts, moses, monkeypatch, refused):
     (texts / "b.de").write_text("„x“\n", encoding="utf-8")
     assert command(texts, "--normalize-punctuation", "en", "de", "--processes", "1") == 0
     assert (texts / "c.de").read_text(encoding="utf-8") == 'eins zwei\ngleich\n"x"\n'

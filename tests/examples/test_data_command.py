@@ -65,7 +65,7 @@ def one_file(server) -> DataSet:
     """A data set of one .gz file with a published SHA-256."""
     server.files["/a.en.gz"] = gzip.compress(TEXT)
     return DataSet(
-        "one", "text", "a licence", "here", "90 kB", (DataFile("a.en", f"{server.address}/a.en.gz", sha256=SHA256),)
+        "one", "text", "a license", "here", "90 kB", (DataFile("a.en", f"{server.address}/a.en.gz", sha256=SHA256),)
     )
 
 
@@ -194,15 +194,15 @@ def test_an_archive_in_the_folder_is_unpacked_and_a_missing_one_named(server, on
     assert (copy_from(tmp_path, one_file, tmp_path / "to") / "a.en").read_bytes() == TEXT
 
 
-def test_the_licence_is_shown_before_anything_is_downloaded(server, one_file, tmp_path, monkeypatch, refused):
+def test_the_license_is_shown_before_anything_is_downloaded(server, one_file, tmp_path, monkeypatch, refused):
     monkeypatch.setattr(__main__, "find", lambda name: one_file)
     server.files.clear()
-    assert "licence: a licence" in refused(main(["get", "one", "--to", str(tmp_path)]), "got 404")
+    assert "license: a license" in refused(main(["get", "one", "--to", str(tmp_path)]), "got 404")
 
 
 def test_a_corpus_of_several_archives_is_resumed_archive_by_archive(server, tmp_path):
     files = [DataFile(f"{name}.en", f"{server.address}/{name}.en.gz") for name in "ab"]
-    two = DataSet("two", "text", "a licence", "recorded", "90 kB", tuple(files))
+    two = DataSet("two", "text", "a license", "recorded", "90 kB", tuple(files))
     good = gzip.compress(TEXT)
     server.files |= {"/a.en.gz": good, "/b.en.gz": good[:-2000]}  # cut short, although the server's length is right
     with pytest.raises(DownloadError, match="b.en.gz.part: must be an intact archive"):

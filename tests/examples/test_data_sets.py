@@ -1,4 +1,4 @@
-"""The data sets that ``data get`` knows: contents, licence, checksums."""
+"""The data sets that ``data get`` knows: contents, license, checksums."""
 
 import hashlib
 import shutil
@@ -10,9 +10,9 @@ from extras import need
 from examples.data import DataFile, DataSet, DownloadError, archives, copy_from, download, find, get, read_data_sets
 
 
-def test_every_data_set_states_its_contents_and_licence():
+def test_every_data_set_states_its_contents_and_license():
     for data_set in read_data_sets().values():
-        assert data_set.licence and data_set.contents and data_set.checksums and data_set.size
+        assert data_set.license and data_set.contents and data_set.checksums and data_set.size
         assert data_set.convert in archives.CONVERTERS
         assert all(file.address.startswith("https://") for file in data_set.files)
         assert all(bool(file.member) == file.archive.endswith((".tgz", ".tar", ".zip")) for file in data_set.files)

@@ -32,7 +32,7 @@ def test_a_tiny_parser_learns_the_trees_it_has_seen(kind, tmp_path, monkeypatch,
         assert (parsing(arguments) if name == "parsing" else main(command.split())) == 0
         return capsys.readouterr().out
 
-    run("parsing linearise --with-tags treebank -o words linear")
+    run("parsing linearize --with-tags treebank -o words linear")
     run("bpe train words linear -o bpe --mode words --vocab-size 100")
     run("train parser.toml")
     run("average --last 2 run -o average.npz")

@@ -5,7 +5,7 @@ import pytest
 from cases import outputs_and_gradients, padding
 from small_models import random_batch, reached, small_model
 
-from examples.paper.models.restricted_attention import RestrictedAttentionConfig, neighbourhood, restricted_attention
+from examples.paper.models.restricted_attention import RestrictedAttentionConfig, neighborhood, restricted_attention
 from minitransformer.config import ModelConfig
 from minitransformer.ops.attention import attention
 from minitransformer.planning import batch_flops
@@ -22,7 +22,7 @@ def test_it_is_attention_under_a_banded_mask(seed, relative_error):
     length, window = int(rng.integers(1, 90)), tuple(map(int, rng.integers(0, 45, 2)))
     q, k, v = (rng.standard_normal((2, 3, length, d)) for d in (5, 5, 4))
     tokens = padding(length, int(rng.integers(1, length + 1)))[:, None, None]
-    banded, options = {"mask": neighbourhood(length, window, np) & tokens}, {"window": window, "mask": tokens}
+    banded, options = {"mask": neighborhood(length, window, np) & tokens}, {"window": window, "mask": tokens}
     if seed % 2:
         keep = rng.random((2, 3, length, sum(window) + 1)) < 0.7
         offsets = np.arange(length) - np.arange(length)[:, None] + window[0]

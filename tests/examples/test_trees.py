@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from examples.parsing.linear_trees import delinearise, linearise
+from examples.parsing.linear_trees import delinearize, linearize
 from examples.parsing.trees import MAX_DEPTH, MAX_WORDS, Tree, bare_tree, parse_trees
 from minitransformer.errors import DataError
 
@@ -45,7 +45,7 @@ def test_only_ascii_blanks_separate_words():
 
 
 def test_a_bracket_of_the_output_begins_a_token_even_without_a_blank():
-    assert linearise(delinearise("(S(NP XX)NP(VP XX)VP)S", ["a", "b"])) == "(S (NP XX )NP (VP XX )VP )S"
+    assert linearize(delinearize("(S(NP XX)NP(VP XX)VP)S", ["a", "b"])) == "(S (NP XX )NP (VP XX )VP )S"
 
 
 @pytest.mark.parametrize(
@@ -80,13 +80,13 @@ def test_traces_function_tags_and_the_root_are_left_out():
 def test_the_linear_form_is_that_of_vinyals_and_kaiser():
     """The sentence of their Figure 2."""
     tree = one_tree("(S (NP (NNP John)) (VP (VBZ has) (NP (DT a) (NN dog))) (. .))")
-    assert linearise(tree, with_tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
-    assert linearise(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
+    assert linearize(tree, with_tags=True) == "(S (NP NNP )NP (VP VBZ (NP DT NN )NP )VP . )S"
+    assert linearize(tree) == "(S (NP XX )NP (VP XX (NP XX XX )NP )VP XX )S"
 
 
 def test_the_linear_form_and_the_words_give_the_tree_back(rng):
     for tree in (random_tree(rng) for _ in range(300)):
-        assert delinearise(linearise(tree, with_tags=True), tree.words()) == tree
+        assert delinearize(linearize(tree, with_tags=True), tree.words()) == tree
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_the_linear_form_and_the_words_give_the_tree_back(rng):
     ],
 )
 def test_ill_formed_output_is_repaired(linear, repaired):
-    assert linearise(delinearise(linear, ["a", "b", "c"])) == repaired
+    assert linearize(delinearize(linear, ["a", "b", "c"])) == repaired
 
 
 def test_any_output_gives_a_tree_over_exactly_the_words(rng):
@@ -116,6 +116,6 @@ def test_any_output_gives_a_tree_over_exactly_the_words(rng):
         words = ["w"] * int(rng.integers(1, 8))
         tokens = [*"(S (NP )NP )S XX XX ( ) <unk> (NP(S XX)S".split(), "(\tS", "(a\u00a0b", "\ufeff"]
         linear = " ".join(rng.choice(tokens, rng.integers(0, 30)))
-        tree = delinearise(linear, words)
+        tree = delinearize(linear, words)
         assert tree.words() == words
-        assert delinearise(linearise(tree, with_tags=True), words) == tree == one_tree(str(tree))
+        assert delinearize(linearize(tree, with_tags=True), words) == tree == one_tree(str(tree))

@@ -33,7 +33,7 @@ def run(*arguments: object) -> int:
 
 
 def test_a_treebank_becomes_sentences_and_linear_forms(files, tmp_path, capsys):
-    assert run("linearise", files["treebank"], "-o", tmp_path / "src", tmp_path / "tgt") == 0
+    assert run("linearize", files["treebank"], "-o", tmp_path / "src", tmp_path / "tgt") == 0
     assert [(tmp_path / name).read_text(encoding="utf-8") for name in ("src", "tgt")] == [WORDS, LINEAR]
     assert capsys.readouterr().out == "2 trees, 1 left out that hold nothing but traces\n"
 
@@ -68,16 +68,16 @@ def test_sentences_with_other_words_are_skipped_and_reported(files, capsys):
 @pytest.mark.parametrize(
     ("name", "text", "arguments", "message"),
     [
-        ("treebank", "(S (NN a))\n(S (NN", "linearise {treebank} -o {trees} {trees}2", 'treebank:2:1: every "("'),
-        ("treebank", "( (S (-NONE- *)) )", "linearise {treebank} -o {trees} {trees}2", "at least one tree with words"),
-        ("treebank", TREEBANK, "linearise {treebank} -o {trees} {trees}", "--output must name two files"),
+        ("treebank", "(S (NN a))\n(S (NN", "linearize {treebank} -o {trees} {trees}2", 'treebank:2:1: every "("'),
+        ("treebank", "( (S (-NONE- *)) )", "linearize {treebank} -o {trees} {trees}2", "at least one tree with words"),
+        ("treebank", TREEBANK, "linearize {treebank} -o {trees} {trees}", "--output must name two files"),
         (
             "treebank",
             TREEBANK,
-            "linearise {treebank} -o {trees} {folder}/../{folder.name}/trees",
+            "linearize {treebank} -o {trees} {folder}/../{folder.name}/trees",
             "must name two files",
         ),
-        ("treebank", TREEBANK, "linearise {treebank} -o {treebank} {trees}", "must not be one of the inputs"),
+        ("treebank", TREEBANK, "linearize {treebank} -o {treebank} {trees}", "must not be one of the inputs"),
         (
             "words",
             "a\n" + "a " * 2001,

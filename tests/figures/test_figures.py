@@ -11,7 +11,7 @@ from extras import need
 from minitransformer.cli.main import main
 from minitransformer.errors import DataError, MissingPackageError, install_hint, printable
 from minitransformer.figures import canvas, draw_attention, draw_attention_lines, draw_learning_curves, picture_bytes
-from minitransformer.figures.attention_lines import SMALLEST, WIDEST, head_colours
+from minitransformer.figures.attention_lines import SMALLEST, WIDEST, head_colors
 from minitransformer.figures.curves import DASHES
 
 
@@ -119,7 +119,7 @@ def test_more_heads_than_fit_a_picture_are_refused(drawing, rng):
         draw(weights, ["a", "b"], ["x", "y", "z"], heads=[65])
 
 
-def test_lines_join_the_words_with_the_colour_of_the_head_and_the_width_of_the_weight(drawing, rng):
+def test_lines_join_the_words_with_the_color_of_the_head_and_the_width_of_the_weight(drawing, rng):
     weights = rng.dirichlet(np.full(5, 0.3), size=(6, 3))
     weights[:, 1] = 0.0
     figure = draw_attention_lines(weights, list("abcde"), list("xyz"), heads=[2, 5])
@@ -133,7 +133,7 @@ def test_lines_join_the_words_with_the_colour_of_the_head_and_the_width_of_the_w
         assert ends == shown
         expected = [WIDEST * weights[head - 1, query, key] for query, key in shown]
         np.testing.assert_allclose(each.get_linewidths(), expected)
-        assert to_hex(each.get_colors()[0]) == head_colours(6)[head - 1]
+        assert to_hex(each.get_colors()[0]) == head_colors(6)[head - 1]
     texts = [text.get_text() for text in figure.axes[0].texts]
     assert [text for text in texts if len(text) == 1] == list("xyzabcde")
 

@@ -41,14 +41,14 @@ BROKEN_KERNELS = {
         "__shared__ ACC one[2][64]; one[0][threadIdx.x + 1] = x[0];",
     ),
     "shared memory that nobody has written": (
-        r"uninitialised: thread 32 reads one\[32\]",
+        r"uninitialized: thread 32 reads one\[32\]",
         """__shared__ ACC one[64];
         if (threadIdx.x < 32) one[threadIdx.x] = 1;
         __syncthreads();
         x[threadIdx.x] = one[threadIdx.x];""",
     ),
     "shared memory that the block before has written": (
-        r"block \(1, 0, 0\): uninitialised: thread 0 reads one\[0\]",
+        r"block \(1, 0, 0\): uninitialized: thread 0 reads one\[0\]",
         "__shared__ ACC one[64]; if (blockIdx.x == 0) one[threadIdx.x] = 1; else one[threadIdx.x] += 1;",
     ),
     "two threads that write to one address": ("race: thread 1 writes x", "x[0] = threadIdx.x / 32;"),

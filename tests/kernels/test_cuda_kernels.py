@@ -115,7 +115,7 @@ def test_a_masked_key_has_no_influence_whatever_it_holds(value_there, device, rn
 
 
 def test_a_group_without_a_finite_logit_adds_nothing_and_hides_no_nan(device, rng):
-    """A thread of the kernel has eight logits at a time: here its first eight, and those of the target's neighbour."""
+    """A thread of the kernel has eight logits at a time: here its first eight, and those of the target's neighbor."""
     logits = rng.standard_normal((2, 64)).astype(np.float32)
     logits[:, :16] = -np.inf
     logits[1, 3] = np.nan
@@ -141,8 +141,8 @@ def test_a_forward_without_gradients_gives_the_same_losses(case, device):
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_half_precision_is_rounded_to_nearest_ties_to_even(precision, device, rng):
     half = np.dtype(precision)
-    neighbours = np.arange(0x3F80, 0x3FC0, dtype=np.uint16).view(half).astype(np.float32)  # ties lie between them
-    ties = (neighbours[1:] + neighbours[:-1]) / 2
+    neighbors = np.arange(0x3F80, 0x3FC0, dtype=np.uint16).view(half).astype(np.float32)  # ties lie between them
+    ties = (neighbors[1:] + neighbors[:-1]) / 2
     # The smallest that is no denormal: those are 0 on a GPU, as CuPy compiles with -ftz=true.
     special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.2e-38, 65504.0, 65519.0, 65520.0, 3.39e38, -6e-8]
     odd_nans = np.array([0x7FFFFFFF, 0xFFFFFFFF, 0x7F800001], np.uint32).view(np.float32)

@@ -72,7 +72,7 @@ FAULTS = {
         "returns its input": place_by_identity,
     },
     "shared_masks": {
-        "Only neighbours": ("return len({ -> a, b, c = [", "}) -> ]\n    return 1 + (a != b) + (b != c)"),
+        "Only neighbors": ("return len({ -> a, b, c = [", "}) -> ]\n    return 1 + (a != b) + (b != c)"),
         "how many of them stayed": masks_by_counting,
         "always 3": lambda layer, shape, p_drop: 3,
     },

@@ -5,7 +5,7 @@ import numpy as np
 from solutions import lesson_01 as right
 
 FAULTS = {
-    "centred": {
+    "centered": {
         "over the first axis": lambda x: x - np.average(x, axis=0),
         "keepdims is missing": lambda x: x - x.sum(axis=-1) / x.shape[-1],
         "One mean for the whole array": lambda x: x - x.sum() / x.size,

@@ -19,10 +19,10 @@ FAULTS = {
     "forward": {
         "divided by d_model - 1": "variance + eps -> variance * x.shape[-1] / max(x.shape[-1] - 1, 1) + eps",
         "eps is added to the standard deviation": "np.sqrt(variance + eps) -> (np.sqrt(variance) + eps)",
-        "that is batch norm": ("x.mean(axis=-1 -> x.mean(axis=0", "centred).mean(axis=-1 -> centred).mean(axis=0"),
+        "that is batch norm": ("x.mean(axis=-1 -> x.mean(axis=0", "centered).mean(axis=-1 -> centered).mean(axis=0"),
         "The means run over axis 1": (
             "x.mean(axis=-1 -> x.mean(axis=1",
-            "centred).mean(axis=-1 -> centred).mean(axis=1",
+            "centered).mean(axis=-1 -> centered).mean(axis=1",
         ),
         "beta is missing": lambda x, gamma, beta, eps: right.forward(x, gamma, 0.0 * beta, eps),
     },
@@ -35,7 +35,7 @@ FAULTS = {
             " g.mean(axis=-1, keepdims=True) ->  g.mean()",
             "x_hat).mean(axis=-1, keepdims=True) -> x_hat).mean()",
         ),
-        "x - mean stands where x_hat belongs": "centred * inv_std -> centred",
+        "x - mean stands where x_hat belongs": "centered * inv_std -> centered",
         "theirs is grad_y itself": ("(grad_y * x_hat) -> (g * x_hat)", "grad_y.sum( -> g.sum("),
         "means over the positions": ("x_hat).sum( -> x_hat).mean(", "grad_y.sum( -> grad_y.mean("),
         "grad_gamma holds gamma itself": "(grad_y * x_hat) -> (g * x_hat)",
@@ -45,10 +45,10 @@ FAULTS = {
         "The mean term is missing": lambda grad_y, gamma, eps: gamma * grad_y * eps**-0.5,
         "gamma stands outside the mean": ("g = gamma * -> g = ", "return -> return gamma *"),
     },
-    "normalised_axis": {
+    "normalized_axis": {
         "The answer is always the last axis": lambda norm, shape: len(shape) - 1,
         "give each line along the axis a constant of its own": axis_by_one_constant,
-        "the first axis that is not normalised": axis_by_sum,
+        "the first axis that is not normalized": axis_by_sum,
     },
     "rms_norm": {
         "that is layer norm": lambda x, gamma, eps: right.forward(x, gamma, 0.0 * gamma, eps),

@@ -19,7 +19,7 @@ FAULTS = {
         "must see itself": with_result(right.band, lambda mask: mask & ~np.eye(len(mask), dtype=bool)),
         "where nothing may be seen": with_result(right.band, np.logical_not),
         "Only the past is seen": with_result(right.band, np.tril),
-        "One neighbour is missing": "<= r // 2 -> < r // 2",
+        "One neighbor is missing": "<= r // 2 -> < r // 2",
     },
     "layers_needed": {
         "log_k n is the order of growth": lambda n, k, dilated: (

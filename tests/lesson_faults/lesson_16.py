@@ -21,7 +21,7 @@ FAULTS = {
         "twice as large as fits": "return t -> return 2 * t",
     },
     "halved": {
-        "Neighbours are added": lambda x: np.add.reduceat(x, np.arange(0, len(x), 2)),
+        "Neighbors are added": lambda x: np.add.reduceat(x, np.arange(0, len(x), 2)),
         "one over, the middle one": lambda x: x[: len(x) // 2] + x[-(len(x) // 2) :],
         "the mean of the pairs": "return y -> return y / 2",
     },

@@ -31,14 +31,14 @@ def across_sentences(trees, references):
 
 
 FAULTS = {
-    "linearise": {
+    "linearize": {
         "label is missing": 'f"){label}"] -> ")"]',
         "The words are written": "return [label] -> return [parts[0]]",
-        "outermost bracket": with_result(right.linearise, lambda tokens: tokens[1:-1]),
-        "must be a list": with_result(right.linearise, " ".join),
-        "['(S', ['(NP', ['PRP'],": "(token for part in parts for token in linearise(part)) -> map(linearise, parts)",
+        "outermost bracket": with_result(right.linearize, lambda tokens: tokens[1:-1]),
+        "must be a list": with_result(right.linearize, " ".join),
+        "['(S', ['(NP', ['PRP'],": "(token for part in parts for token in linearize(part)) -> map(linearize, parts)",
     },
-    "delinearise": {
+    "delinearize": {
         "from the end": "iter(words) -> iter(reversed(words))",
         "a pair of its tag": "(token, next(words)) -> (next(words), token)",
         "in reverse order": (
@@ -82,6 +82,6 @@ FAULTS = {
     "aligned": {
         "have labels": 'written[-1] += ")" -> written[-1] += token',
         "lacks brackets of its own": 'f"{opening}({token})" -> opening + token',
-        "root is a constituent too": "in linearise(tree): -> in linearise(tree)[1:-1]:",
+        "root is a constituent too": "in linearize(tree): -> in linearize(tree)[1:-1]:",
     },
 }

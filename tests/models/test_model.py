@@ -41,7 +41,7 @@ def test_every_source_token_changes_every_output(changes, rng):
         src[0, position] = another_token(src[0, position])
         after = model(src, batch.tgt_in).data
         assert (np.abs(after[0] - before[0]).max(axis=-1) > 1e-6).all()
-        np.testing.assert_array_equal(after[1], before[1])  # the neighbour in the batch is not touched
+        np.testing.assert_array_equal(after[1], before[1])  # the neighbor in the batch is not touched
 
 
 @every_variant

@@ -19,10 +19,22 @@ RETIRED = re.compile(
     r"to the same bits as|the cache that forgets|in halves|never said)\b|--ledger"
 )
 
-
-@pytest.mark.parametrize(
+BRITISH = re.compile(
+    r"(?:binar|linear|normal|token|memor|recogn|initial|optim|organ|regular|parallel|character)is(?:e|ing|ation)|colour|"
+    r"favour|neighbour|behaviour|centred|\bgrey\b|licence|judgement|artefact|(?:label|cancel|signal|model)l(?:ed\b|ing)",
+    re.IGNORECASE,
+)
+every_file = pytest.mark.parametrize(
     "path", sorted({*FILES, *TOP.glob("*.md")} - EXEMPT), ids=lambda path: str(path.relative_to(TOP))
 )
+
+
+@every_file
 def test_code_and_prose_use_no_retired_word(path):
     text = re.sub(r"[\s#]+", " ", path.read_text(encoding="utf-8"))
     assert RETIRED.findall(text) == []
+
+
+@every_file
+def test_spelling_is_american_as_in_the_names_of_numpy_and_pytorch(path):
+    assert BRITISH.findall(path.read_text(encoding="utf-8")) == []

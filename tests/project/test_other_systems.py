@@ -64,7 +64,7 @@ def test_a_model_is_trained_resumed_averaged_translates_and_is_trained_by_ranks(
     command("average", "--last", "1", "run", "-o", "mean.npz")
     out = command("translate", "--checkpoint", "mean.npz", sent="ein Wort\n\nzwei\n")
     assert out.count("\n") == 3 and "\r" not in out
-    command("binarise", "--src", "train.txt", "--tgt", "train.txt", "--tokenizer", "bpe", "-o", "ids")
+    command("binarize", "--src", "train.txt", "--tgt", "train.txt", "--tokenizer", "bpe", "-o", "ids")
     ids = ["--set", 'data.train_ids="ids"', "--set", 'data.train_src=""', "--set", 'data.train_tgt=""']
     ids += ["--set", "training.threads=1", "--set", 'training.directory="ranks"']
     assert "6 updates, done" in command("launch", "-n", "2", "--", "train", "tiny.toml", *ids)

@@ -16,37 +16,37 @@ ROWS = {
     for row in (DOCS / "troubleshooting.md").read_text(encoding="utf-8").split("\n")
     if "nats" in row
 }
-COLOURS = {
+COLORS = {
     "orange": "rate 100 times too low",
     "green": "warm-up longer than the run",
     "red": "rate 20 times too high",
     "violet": "six layers, post-norm, short warm-up",
     "pink": "targets one line off",
-    "grey": "only 200 pairs",
+    "gray": "only 200 pairs",
 }
-LOSSES = {  # what a row states of its colours, in order: of the text that is not trained on, or of the training text
+LOSSES = {  # what a row states of its colors, in order: of the text that is not trained on, or of the training text
     ("orange", "green"): [("orange", "valid", 1000), ("green", "valid", 1000)],
     ("red",): [("red", "curve", 80), ("red", "valid", 1000)],
     ("violet",): [("violet", "valid", 1000)],
     ("pink",): [("pink", "valid", 1000)],
-    ("grey",): [("grey", "valid", 1000), ("grey", "curve", 1000)],
+    ("gray",): [("gray", "valid", 1000), ("gray", "curve", 1000)],
 }
 
 
 def test_the_losses_of_the_page_are_those_of_the_trainings():
     rows = {tuple(re.split(r"[:;]", cell)[0].split(", ")): re.findall(r"\d+\.\d+", cell) for cell in ROWS}
     assert rows.keys() == LOSSES.keys()
-    for colours, stated in rows.items():
-        measured = [dict(RESULTS[COLOURS[colour]][kind])[update] for colour, kind, update in LOSSES[colours]]
+    for colors, stated in rows.items():
+        measured = [dict(RESULTS[COLORS[color]][kind])[update] for color, kind, update in LOSSES[colors]]
         assert stated == [f"{loss:.{len(each.split('.')[1])}f}" for loss, each in zip(measured, stated, strict=True)]
 
 
 def test_outputs_of_the_page_are_those_of_the_trainings():
     rows = [(cell.split(":")[0].split(", "), re.search(r"(\d+) of 100 right", cell)) for cell in ROWS]
-    stated = {colour: int(share[1]) for colours, share in rows if share for colour in colours}
-    assert stated == {colour: RESULTS[COLOURS[colour]]["right"] for colour in ("orange", "green", "grey")}
-    for colour in ("red", "violet", "pink"):  # "all outputs empty", "the same line", "one output for all 100 lines"
-        assert (RESULTS[COLOURS[colour]]["distinct"], RESULTS[COLOURS[colour]]["right"]) == (1, 0)
+    stated = {color: int(share[1]) for colors, share in rows if share for color in colors}
+    assert stated == {color: RESULTS[COLORS[color]]["right"] for color in ("orange", "green", "gray")}
+    for color in ("red", "violet", "pink"):  # "all outputs empty", "the same line", "one output for all 100 lines"
+        assert (RESULTS[COLORS[color]]["distinct"], RESULTS[COLORS[color]]["right"]) == (1, 0)
     assert RESULTS["as it should be"]["right"] > 95
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from minitransformer.checkpoints import RunFolder
 from minitransformer.text import Tokenizer
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 from tests.reliability.jobs import Job, Start, require, wait_until
 from tests.reliability.same_run import UninterruptedRun, batches_of
 from tests.tiny_run import write_config
@@ -30,7 +30,7 @@ class Configuration:
     starts: tuple[Start, ...] = (Start(),)
     interruptions: tuple[str, ...] = ("SIGKILL",)
     settings: dict[str, str] = field(default_factory=dict)
-    binarised: bool = False
+    binarized: bool = False
     tolerance: float = 0.0
 
 
@@ -39,7 +39,7 @@ MODEL |= dict(positions="learned", max_positions=8000)  # a large table makes la
 TRAINING = dict(micro_batches=4, warmup_steps=20, clip_norm=0.5, log_every=3, validate_every=10)
 
 
-def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
+def write_inputs(folder: Path, binarized: bool, seed: int) -> Path:
     """Write random sentences and their reverse, a tokenizer and a config; returns the path of the config."""
     rng, words = np.random.default_rng(seed), [a + b for a in "abcdefg" for b in "hijkl"]
     lines = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(260)]
@@ -48,9 +48,9 @@ def write_inputs(folder: Path, binarised: bool, seed: int) -> Path:
         (folder / f"{name}.tgt").write_text("".join(f"{line[::-1]}\n" for line in part))
     tokenizer = Tokenizer.train(lines, 90, mode="words")
     tokenizer.save(folder / "bpe.txt")
-    if binarised:
-        binarise(tokenizer, [(folder / "train.src", folder / "train.tgt")], folder / "ids")
-    train = {"train_ids": "ids"} if binarised else {"train_src": "train.src", "train_tgt": "train.tgt"}
+    if binarized:
+        binarize(tokenizer, [(folder / "train.src", folder / "train.tgt")], folder / "ids")
+    train = {"train_ids": "ids"} if binarized else {"train_src": "train.src", "train_tgt": "train.tgt"}
     files = train | {"valid_src": "valid.src", "valid_tgt": "valid.tgt", "tokenizer": "bpe.txt"}
     return write_config(
         folder / "config.toml",
@@ -74,7 +74,7 @@ class InterruptedRun:
         folder.mkdir(parents=True)
         self._configuration, self._folder, self._run = configuration, folder, folder / "run"
         self._rng = np.random.default_rng(seed)
-        self._config = write_inputs(folder, configuration.binarised, seed)
+        self._config = write_inputs(folder, configuration.binarized, seed)
         settings = {"training.seed": seed, "training.updates": updates} | configuration.settings
         self._settings = [f"{key}={value}" for key, value in settings.items()]
         self._attempts, self._newest = 0, -1

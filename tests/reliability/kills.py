@@ -22,7 +22,7 @@ SIGNALS = ("SIGTERM", "SIGINT", "SIGSTOP")
 CONFIGURATIONS = {
     "process": Configuration(),
     "threads": Configuration((Start(threads=2),)),
-    "binarised": Configuration(binarised=True),
+    "binarized": Configuration(binarized=True),
     "local-2": Configuration((Start("launch", 2),)),
     "local-4": Configuration((Start("launch", 4),)),
     "mpi-2": Configuration((Start("mpiexec", 2),), settings=DETERMINISTIC),

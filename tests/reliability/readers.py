@@ -18,7 +18,7 @@ from minitransformer.config import PAD, Config
 from minitransformer.generation import translate_lines
 from minitransformer.settings import with_settings
 from minitransformer.text import BatchStream, Tokenizer
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 from minitransformer.text.binary import fingerprint_of
 from minitransformer.text.corpus import read_parallel, stream_parallel
 from minitransformer.training import Corpus, Trainer
@@ -94,10 +94,10 @@ def small_config(directory: Path, model: dict) -> Config:
     return Config.from_dict(sections | {"model": {"n_layers": 1, "d_model": 8} | model})
 
 
-class BinarisedData(Reader):
+class BinarizedData(Reader):
     """Batches contain each accepted pair once, no empty sentence, no padding, and no id beyond the vocabulary."""
 
-    name = "binarised"
+    name = "binarized"
     SIDES = ("src.ids", "src.ends", "tgt.ids", "tgt.ends")
     ODD = (PAD, 1, 2, 3, 20, 300, 2**15, 2**16 - 1, 2**31, 2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
 
@@ -106,7 +106,7 @@ class BinarisedData(Reader):
         self.tokenizer = Tokenizer.train(SHORT, 20, "words")
         for side, lines in (("src", SHORT), ("tgt", SHORT[::-1])):
             (folder / f"{side}.txt").write_text("\n".join(lines) + "\n")
-        binarise(self.tokenizer, [(folder / "src.txt", folder / "tgt.txt")], folder / "ids", max_length=16)
+        binarize(self.tokenizer, [(folder / "src.txt", folder / "tgt.txt")], folder / "ids", max_length=16)
         self.valid = {name: (folder / "ids" / name).read_bytes() for name in ("header.json", *self.SIDES)}
 
     def write(self, rng: Random, folder: Path) -> None:
@@ -246,5 +246,5 @@ class ParallelText(Reader):
             assert side == [line.removesuffix("\r") for line in expected]
 
 
-ALL = (Checkpoints, BinarisedData, TokenizerFile, Settings, ParallelText, ForeignWeights)
+ALL = (Checkpoints, BinarizedData, TokenizerFile, Settings, ParallelText, ForeignWeights)
 READERS: dict[str, type[Reader]] = {each.name: each for each in ALL}

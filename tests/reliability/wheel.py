@@ -37,7 +37,7 @@ def build(folder: Path) -> Path:
 
 
 def check_contents(wheel: Path) -> int:
-    """Require the package's files, the licence, and nothing else; returns the number of the package's files."""
+    """Require the package's files, the license, and nothing else; returns the number of the package's files."""
     with zipfile.ZipFile(wheel) as bundle:
         names = set(bundle.namelist())
         points = next(name for name in names if name.endswith(".dist-info/entry_points.txt"))

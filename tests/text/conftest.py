@@ -1,4 +1,4 @@
-"""Fixtures for tests of text: parallel text with a tokenizer of its own, and its binarised pairs."""
+"""Fixtures for tests of text: parallel text with a tokenizer of its own, and its binarized pairs."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minitransformer.text import Tokenizer
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 
 
 @pytest.fixture(scope="session")
@@ -31,5 +31,5 @@ def pairs(texts, tmp_path_factory) -> Path:
     """The folder of the pairs of ``texts``."""
     files, tokenizer, _, _ = texts
     folder = tmp_path_factory.mktemp("ids") / "train"
-    binarise(tokenizer, files, folder, max_length=60)
+    binarize(tokenizer, files, folder, max_length=60)
     return folder

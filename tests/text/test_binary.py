@@ -1,4 +1,4 @@
-"""Binarised pairs: they equal the pairs encoded from text, and a partial folder is never left."""
+"""Binarized pairs: they equal the pairs encoded from text, and a partial folder is never left."""
 
 import os
 
@@ -9,7 +9,7 @@ from minitransformer.config import UNK, DataConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.text import Tokenizer, encode_parallel
 from minitransformer.text import processes as text_processes
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 from minitransformer.text.binary import fingerprint_of, lengths_of, open_pairs
 from minitransformer.text.pretokenizers import END
 from minitransformer.training import Corpus, Trainer
@@ -19,7 +19,7 @@ def equal(mapped, lists):
     return len(mapped) == len(lists) and all(list(a) == list(b) for a, b in zip(mapped, lists, strict=True))
 
 
-def test_binarised_pairs_are_those_of_the_text(texts, pairs):
+def test_binarized_pairs_are_those_of_the_text(texts, pairs):
     _, tokenizer, src, tgt = texts
     expected = encode_parallel(tokenizer, src, tgt, max_length=60)
     header, found_src, found_tgt = open_pairs(pairs)
@@ -36,7 +36,7 @@ def test_binarised_pairs_are_those_of_the_text(texts, pairs):
 def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, monkeypatch):
     files, tokenizer, _, _ = texts
     monkeypatch.setattr(text_processes, "CHUNK_LINES", 70)
-    binarise(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
+    binarize(tokenizer, files, tmp_path / "again", max_length=60, processes=2)
     for name in os.listdir(pairs):
         assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name
 
@@ -48,7 +48,7 @@ def test_large_vocabularies_keep_their_ids(tmp_path):
         path.write_text(f"{chr(0x10000 + 65_532)} x\n", encoding="utf-8")
     base = [chr(0x10000 + number) + END for number in range(65_533)]
     tokenizer = Tokenizer("words", base, [])
-    binarise(tokenizer, [files], tmp_path / "ids")
+    binarize(tokenizer, [files], tmp_path / "ids")
     _, found, _ = open_pairs(tmp_path / "ids")
     assert found[0].tolist() == [4 + 65_532, UNK]
     assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
@@ -62,7 +62,7 @@ def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):
     for bad in ([*files, (files[0][0], short)], [(tmp_path / "none.en", short)], [(tmp_path / "empty.en",) * 2]):
         before = sorted(os.listdir(tmp_path))
         with pytest.raises(DataError):
-            binarise(tokenizer, bad, tmp_path / "ids")
+            binarize(tokenizer, bad, tmp_path / "ids")
         assert sorted(os.listdir(tmp_path)) == before
 
 
@@ -71,12 +71,12 @@ def test_a_partial_folder_is_replaced_and_a_complete_one_is_not(texts, pairs, tm
     left_behind = tmp_path / f".ids.{'0' * 16}.partial"
     left_behind.mkdir()
     (left_behind / "src.ids").write_bytes(b"junk")
-    binarise(tokenizer, files, tmp_path / "ids", max_length=60)
+    binarize(tokenizer, files, tmp_path / "ids", max_length=60)
     assert os.listdir(tmp_path) == ["ids"]
     (tmp_path / "link").symlink_to("nowhere")
     for there in ("ids", "link"):
         with pytest.raises(DataError, match="must not exist yet"):
-            binarise(tokenizer, files, tmp_path / there)
+            binarize(tokenizer, files, tmp_path / there)
     assert open_pairs(tmp_path / "ids")[0] == open_pairs(pairs)[0]
 
 

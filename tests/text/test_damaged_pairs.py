@@ -1,4 +1,4 @@
-"""Binarised pairs that are damaged or incomplete are never opened, or named where they are read."""
+"""Binarized pairs that are damaged or incomplete are never opened, or named where they are read."""
 
 import json
 import os
@@ -86,9 +86,9 @@ DAMAGED_FILES = {
     "a file is missing": (lambda folder: (folder / "src.ends").unlink(), None),
     "ends that are too early": (ends_too_early, None),
     "a pipe": (pipe_for_a_header, "cannot be read: a device or pipe, not an ordinary file"),
-    **{name: (with_numbers(change), "binarise the text again") for name, change in DAMAGED_NUMBERS.items()},
+    **{name: (with_numbers(change), "binarize the text again") for name, change in DAMAGED_NUMBERS.items()},
 }
-"""Numbers are those that binarise never writes."""
+"""Numbers are those that binarize never writes."""
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from extras import need
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 from minitransformer.text.piece_tokenizer import PieceTokenizer
 from minitransformer.text.sentencepiece import CharacterMap, UnigramModel
 from minitransformer.training import Corpus
@@ -160,7 +160,7 @@ def test_a_piece_is_shown_without_control_characters():
     ]
 
 
-def test_pairs_of_two_vocabularies_are_binarised_where_the_source_has_the_larger_one(tmp_path):
+def test_pairs_of_two_vocabularies_are_binarized_where_the_source_has_the_larger_one(tmp_path):
     more = [f"<{number}>" for number in range(70_000)]  # beyond 16 bits
     model = trained()
     names = list(dict.fromkeys(piece for line in LINES for piece in UnigramModel(model, "m").encode(line)))
@@ -168,7 +168,7 @@ def test_pairs_of_two_vocabularies_are_binarised_where_the_source_has_the_larger
     files = (tmp_path / "a", tmp_path / "b")
     for path, line in zip(files, LINES, strict=False):
         path.write_text(f"{line}\n", encoding="utf-8")
-    binarise(tokenizer, [files], tmp_path / "ids")
+    binarize(tokenizer, [files], tmp_path / "ids")
     train = Corpus.from_binary(tokenizer, tmp_path / "ids").train
     assert list(train[0][0]) == tokenizer.encode(LINES[0]) and min(train[0][0]) > 70_000
     assert list(train[1][0]) == tokenizer.target.encode(LINES[1])

@@ -10,7 +10,7 @@ from tiny_run import assert_same_state, final_state, tiny_trainer
 from minitransformer.config import DataConfig
 from minitransformer.errors import CheckpointError, ConfigError
 from minitransformer.text import PieceTokenizer, Tokenizer
-from minitransformer.text.binarise import binarise
+from minitransformer.text.binarize import binarize
 from minitransformer.training import Corpus
 
 RNG = np.random.default_rng(8)
@@ -71,7 +71,7 @@ def test_text_is_read_for_it_and_ids_and_tokenizers_without_merges_are_refused(t
     TOKENIZER.save(paths["tokenizer"])
     assert Corpus.from_files(DataConfig(**paths, bpe_dropout=0.1)).train_lines == TRAIN  # without the empty line
     assert Corpus.from_files(DataConfig(**paths)).train_lines is None
-    binarise(TOKENIZER, [(paths["train_src"], paths["train_tgt"])], tmp_path / "ids")
+    binarize(TOKENIZER, [(paths["train_src"], paths["train_tgt"])], tmp_path / "ids")
     from_ids = Corpus.from_binary(TOKENIZER, tmp_path / "ids")
     model = base64.b64decode("CgoKAWEVAAAAABgB")  # one piece, "a"
     of_pieces = Corpus.from_lines(PieceTokenizer([model, model], [["a"], ["a"]]), (["a a"], ["a"]))

@@ -27,13 +27,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the processes o
     [
         ({"interruptions": ("SIGKILL", "file-size-limit")}, 3),
         pytest.param(
-            {"binarised": True, "starts": [Start(threads=2)], "interruptions": ("SIGKILL", "SIGTERM")},
+            {"binarized": True, "starts": [Start(threads=2)], "interruptions": ("SIGKILL", "SIGTERM")},
             2,
             marks=pytest.mark.slow,
         ),
         pytest.param({"starts": [Start("launch", 2)]}, 1, marks=[pytest.mark.mpi, pytest.mark.slow]),
     ],
-    ids=["text", "binarised, threads", "ranks"],
+    ids=["text", "binarized, threads", "ranks"],
 )
 def test_a_training_interrupted_at_random_equals_an_uninterrupted_one(tmp_path, rng, changes, interruptions):
     run = InterruptedRun(Configuration(**changes), tmp_path / "training", int(rng.integers(1 << 30)), updates=30)

@@ -30,7 +30,7 @@ def convolution_forward(
     """y_t = sum_j x_{t + (j - (k - 1) / 2) dilation} W_j + b,   j = 0, ..., k - 1; zeros beyond the ends
 
     x: (B, T, d_in)   weight: W_0, ..., W_{k-1}, k odd, (k, d_in, d_out)   bias: (d_out,)   y: (B, T, d_out)
-    dilation: distance of neighbouring j, positions, 1 or more
+    dilation: distance of neighboring j, positions, 1 or more
     mask: boolean, (B, T), True = a token; padding counts as zeros
     """
     x = x if mask is None else x * mask[..., None]

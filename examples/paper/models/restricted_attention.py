@@ -1,4 +1,4 @@
-"""Restricted self-attention: each position attends only to its neighbourhood  [sec. 4]."""
+"""Restricted self-attention: each position attends only to its neighborhood  [sec. 4]."""
 
 from dataclasses import dataclass
 from types import ModuleType
@@ -19,7 +19,7 @@ from minitransformer.settings import option
 BLOCK_ROWS = 32  # queries of a block, at least: products of smaller matrices cost more than they save
 
 
-def neighbourhood(length: int, window: tuple[int, int], xp: ModuleType) -> Array:
+def neighborhood(length: int, window: tuple[int, int], xp: ModuleType) -> Array:
     """True where position t may attend to position s: t - left <= s <= t + right; (T, T)"""
     left, right = window
     offset = xp.arange(length) - xp.arange(length)[:, None]  # s - t
@@ -39,8 +39,8 @@ def restricted_attention_forward(
     """y_t = softmax(q_t k_s^T / sqrt(d_k)) v_s over the positions s = t - left, ..., t + right      [sec. 4]
 
     Time and memory are proportional to length times window: queries are split into blocks, at least as long as the
-    window, and each block attends to its neighbourhood like a sentence of its own. Query i of a
-    block may attend to keys i, ..., i + left + right of its neighbourhood, which begins ``left`` positions before it.
+    window, and each block attends to its neighborhood like a sentence of its own. Query i of a
+    block may attend to keys i, ..., i + left + right of its neighborhood, which begins ``left`` positions before it.
 
     q, k: (..., T, d_k)   v: (..., T, d_v)   y: (..., T, d_v)   window: left and right, positions, 0 or more
     mask: boolean, True = may be attended to, one row for all queries of a sentence
@@ -51,17 +51,17 @@ def restricted_attention_forward(
     shape = (length, left, size, size + left + right)
     offsets = xp.arange(shape[-1]) - xp.arange(size)[:, None]  # (size, width)
     tokens = xp.ones((1, length), bool) if mask is None else xp.atleast_2d(mask)
-    tokens = _neighbourhoods(tokens.swapaxes(-1, -2), *shape).swapaxes(-1, -2)  # (..., n, 1, width)
+    tokens = _neighborhoods(tokens.swapaxes(-1, -2), *shape).swapaxes(-1, -2)  # (..., n, 1, width)
     allowed = (offsets >= 0) & (offsets <= left + right) & tokens  # (..., n, size, width)
     if keep is not None:
         keep = _blocks(keep, size)[..., xp.arange(size)[:, None], offsets.clip(0, left + right)]
-    inputs = _blocks(q, size), _neighbourhoods(k, *shape), _neighbourhoods(v, *shape)
+    inputs = _blocks(q, size), _neighborhoods(k, *shape), _neighborhoods(v, *shape)
     y, saved = attention_forward(*inputs, mask=allowed, keep=keep, p_drop=p_drop)
     return _positions(y, length), (saved, shape)
 
 
 def restricted_attention_backward(grad_y: Array, saved: tuple) -> tuple[Array, ...]:
-    """Each key and value gets the sum of its gradients from all neighbourhoods that it is in."""
+    """Each key and value gets the sum of its gradients from all neighborhoods that it is in."""
     saved_attention, shape = saved
     length, _, size, _ = shape
     grad_q, grad_keys, grad_values = attention_backward(_blocks(grad_y, size), saved_attention)
@@ -86,7 +86,7 @@ def _positions(blocks: Array, length: int) -> Array:
     return blocks.reshape(*stack, n * size, d)[..., :length, :]
 
 
-def _neighbourhoods(x: Array, length: int, left: int, size: int, width: int) -> Array:
+def _neighborhoods(x: Array, length: int, left: int, size: int, width: int) -> Array:
     """The rows ``left`` before each block and those up to ``width`` after it, (..., T, d) to (..., n, width, d)"""
     padded = _zeros(x, *x.shape[:-2], left + length + size, x.shape[-1])
     padded[..., left : left + length, :] = x
@@ -96,7 +96,7 @@ def _neighbourhoods(x: Array, length: int, left: int, size: int, width: int) -> 
 
 
 def _sum_parts(parts: Array, length: int, left: int, size: int, width: int) -> Array:
-    """The transpose of `_neighbourhoods`: a row of two parts gets the sum, (..., n, width, d) to (..., T, d)"""
+    """The transpose of `_neighborhoods`: a row of two parts gets the sum, (..., n, width, d) to (..., T, d)"""
     *stack, n, _, d = parts.shape
     blocks = _zeros(parts, *stack, n + 1, size, d)
     blocks[..., :-1, :, :] = parts[..., :size, :]
@@ -128,7 +128,7 @@ class RestrictedAttention(MultiHeadAttention):
         q, (k, v), length = self.queries(x), self.keys_values(memory), x.shape[1]
         mask = mask if self.window[1] else None
         if self.maps is not None:
-            allowed = neighbourhood(length, self.window, get_array_module(q.data))
+            allowed = neighborhood(length, self.window, get_array_module(q.data))
             self.maps.append(attention_weights(q.data, k.data, mask=allowed if mask is None else allowed & mask)[0])
         window = tuple(min(side, length - 1) for side in self.window)  # a wider one costs more and changes nothing
         keep = keep_mask(dropout, "restricted_attention", (*q.shape[:-1], sum(window) + 1), self.p_drop, q)

@@ -5,14 +5,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-GREYS = ("0.92", "0.75", "0.55")
+GRAYS = ("0.92", "0.75", "0.55")
 
 
 def draw_heads(length: int = 3, width: int = 2) -> Figure:
     """A packed projection, (T, h d), the view after the reshape and the heads after the swap; each cell holds its
     place in memory, so that one sees which numbers travel together."""
     figure, axes = plt.subplots(figsize=(9.5, 2.9), layout="constrained")
-    n_heads = len(GREYS)
+    n_heads = len(GRAYS)
     for t in range(length):
         for column in range(n_heads * width):
             head, j = divmod(column, width)
@@ -39,5 +39,5 @@ def draw_heads(length: int = 3, width: int = 2) -> Figure:
 
 
 def _cell(axes: Axes, x: float, y: float, head: int, number: int) -> None:
-    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=GREYS[head], edgecolor="k", linewidth=0.8))
+    axes.add_patch(Rectangle((x, y), 1, 1, facecolor=GRAYS[head], edgecolor="k", linewidth=0.8))
     axes.text(x + 0.5, y + 0.5, str(number), ha="center", va="center", fontsize=8)

@@ -31,7 +31,7 @@ def draw_lattice(text: str, scores: Mapping[str, float], sums: Sequence[float], 
 
 
 def draw_piece(axes: Axes, start: int, end: int, label: str, is_best: bool) -> None:
-    """A straight line for a letter, labelled below, and an arc for a longer piece, labelled at its top."""
+    """A straight line for a letter, labeled below, and an arc for a longer piece, labeled at its top."""
     style = {"color": "k", "linewidth": 3} if is_best else {"color": "0.55", "linewidth": 1}
     angle = np.linspace(np.pi, 0, 60)
     height = HEIGHT * (end - start) if end - start > 1 else 0.0

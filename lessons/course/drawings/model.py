@@ -55,9 +55,9 @@ def draw_own_figure_1(shapes: Mapping[str, tuple[int, ...]], n_layers: int, n_he
     return draw_figure_1(ModelConfig(vocab_size=vocab_size, d_model=d_model, **sizes), renamed)
 
 
-def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, grey: str = "1") -> None:
+def box(axes: Axes, x: float, y: float, width: float, height: float, text: str, gray: str = "1") -> None:
     """A rectangle around (x, y) with text in it."""
-    axes.add_patch(plt.Rectangle((x - width / 2, y - height / 2), width, height, facecolor=grey, edgecolor="k"))
+    axes.add_patch(plt.Rectangle((x - width / 2, y - height / 2), width, height, facecolor=gray, edgecolor="k"))
     axes.text(x, y, text, ha="center", va="center", fontsize=9)
 
 
@@ -90,7 +90,7 @@ def draw_shift(words: Sequence[str]) -> None:
 
 
 def draw_cross_attention(n_tgt: int, n_src: int, d_model: int, d_k: int) -> None:
-    """Which tensor of cross-attention comes from which side: white from the decoder, grey from the memory."""
+    """Which tensor of cross-attention comes from which side: white from the decoder, gray from the memory."""
     figure, axes = plt.subplots(figsize=(9, 3.9), layout="constrained")
     unit = 0.16  # of height, for each position
     shape = {"x": (n_tgt, d_model), "memory": (n_src, d_model), "Q": (n_tgt, d_k), "K": (n_src, d_k), "V": (n_src, d_k)}
@@ -120,7 +120,7 @@ def draw_cross_attention(n_tgt: int, n_src: int, d_model: int, d_k: int) -> None
 
 
 def draw_strips(rows: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Grey images side by side: the rows of the picture by name, in each the arrays (T, width) by name."""
+    """Gray images side by side: the rows of the picture by name, in each the arrays (T, width) by name."""
     widths = [max(4, array.shape[1]) for array in next(iter(rows.values())).values()]
     figure, panels = plt.subplots(
         len(rows), len(widths), figsize=(10, 1.9 * len(rows)), width_ratios=widths, squeeze=False, layout="constrained"

@@ -27,12 +27,12 @@ def draw_ring(n_ranks: int = 4) -> Figure:
         draw_cells(panel, held, received)
         panel.set_title(f"step {step}: {'add' if step < n_ranks - 1 else 'copy'}", fontsize=9)
     panels[-1].axis("off")
-    marks = [Rectangle((0, 0), 1, 1, facecolor=grey(size, n_ranks), edgecolor="k") for size in range(1, n_ranks + 1)]
+    marks = [Rectangle((0, 0), 1, 1, facecolor=gray(size, n_ranks), edgecolor="k") for size in range(1, n_ranks + 1)]
     panels[-1].legend(marks, [f"sum of {size}" for size in range(1, n_ranks)] + ["complete"], loc="center")
     return figure
 
 
-def grey(size: int, n_ranks: int) -> str:
+def gray(size: int, n_ranks: int) -> str:
     """The more ranks a sum holds, the darker."""
     return f"{1.0 - 0.75 * (size - 1) / (n_ranks - 1):.2f}"
 
@@ -42,7 +42,7 @@ def draw_cells(panel: Axes, held: list[list[set[int]]], received: set[tuple[int,
     for rank, row in enumerate(held):
         for i, ranks in enumerate(row):
             is_new = (rank, i) in received
-            style = {"facecolor": grey(len(ranks), n), "edgecolor": "k", "linewidth": 2.5 if is_new else 0.6}
+            style = {"facecolor": gray(len(ranks), n), "edgecolor": "k", "linewidth": 2.5 if is_new else 0.6}
             panel.add_patch(Rectangle((i, rank), 1, 1, zorder=1 + is_new, **style))
             text = "all" if len(ranks) == n else "+".join(map(str, sorted(ranks)))
             panel.text(

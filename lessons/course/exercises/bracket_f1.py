@@ -15,11 +15,11 @@ def f1_inputs(rng):
     yield [CHAIN, IT_RAINS], [IT_RAINS, CHAIN]
     for _ in range(4):
         references = [random_tree(rng) for _ in range(4)]
-        yield [*(relabelled(rng, tree) for tree in references[1:]), None], [*references[1:], references[0]]
+        yield [*(relabeled(rng, tree) for tree in references[1:]), None], [*references[1:], references[0]]
     yield [("NP", ("NP", ("NN", "it"))), IT_RAINS], [("NP", ("NN", "it")), IT_RAINS]
 
 
-def relabelled(rng, tree):
+def relabeled(rng, tree):
     """``tree`` with some other labels, and some constituents whose parts are their parents'."""
 
     def constituent(label, parts):

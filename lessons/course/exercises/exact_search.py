@@ -61,7 +61,7 @@ class LetterModel:
 
 
 def random_model(rng, n_letters, sharpness, end):
-    """A model whose next letter depends on the last two; ``end`` favours the end."""
+    """A model whose next letter depends on the last two; ``end`` favors the end."""
     letters = "abcdef"[:n_letters]
     logits = sharpness * rng.standard_normal((n_letters + 1,) * 3)  # [last but one, last, next]
     logits[..., -1] += end

@@ -2,7 +2,7 @@
 
 from course.exercise import Exercise, Mistake
 from course.exercises.tree_forms import CHAIN, IT_RAINS, LABELS, TAGS, random_tree, words_of
-from solutions.lesson_19 import allowed, linearise
+from solutions.lesson_19 import allowed, linearize
 
 KINDS = [*(f"({label}" for label in LABELS), *(f"){label}" for label in LABELS), *TAGS, "END"]
 
@@ -12,7 +12,7 @@ def allowed_inputs(rng):
     yield ["(S", "(NP", "(NP"], 2, KINDS, 3
     yield ["(S", "(NP", "NN", ")NP", "(VP"], 2, KINDS, 3
     for tree in (IT_RAINS, CHAIN, random_tree(rng), random_tree(rng)):
-        tokens = linearise(tree)
+        tokens = linearize(tree)
         for n_written in range(1, len(tokens) + 1):
             yield tokens[:n_written], len(words_of(tree)), KINDS, 9
 

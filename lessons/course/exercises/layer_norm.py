@@ -21,7 +21,7 @@ def forward_inputs(rng):
         yield 1.0 + 2.0 * rng.standard_normal(shape), *random_parameters(rng, shape[-1]), eps
 
 
-def normalised(x, eps, axis=-1, ddof=0):
+def normalized(x, eps, axis=-1, ddof=0):
     return (x - x.mean(axis=axis, keepdims=True)) / np.sqrt(x.var(axis=axis, keepdims=True, ddof=ddof) + eps)
 
 
@@ -33,7 +33,7 @@ FORWARD = Exercise(
     mistakes=(
         Mistake(
             "The variance is divided by d_model - 1. Layer norm describes these d_model numbers; it estimates nothing.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, ddof=1) + beta,
+            lambda x, gamma, beta, eps: gamma * normalized(x, eps, ddof=1) + beta,
         ),
         Mistake(
             "eps is added to the standard deviation; it belongs to the variance, under the root.",
@@ -41,29 +41,29 @@ FORWARD = Exercise(
                 gamma * (x - x.mean(-1, keepdims=True)) / (x.std(-1, keepdims=True) + eps) + beta
             ),
         ),
-        Mistake("eps is not used.", lambda x, gamma, beta, eps: gamma * normalised(x, 0.0) + beta),
+        Mistake("eps is not used.", lambda x, gamma, beta, eps: gamma * normalized(x, 0.0) + beta),
         Mistake(
-            "The means run over the positions (first axis): that is batch norm. Each position is normalised by itself.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=0) + beta,
+            "The means run over the positions (first axis): that is batch norm. Each position is normalized by itself.",
+            lambda x, gamma, beta, eps: gamma * normalized(x, eps, axis=0) + beta,
         ),
         Mistake(
             "The means run over axis 1, which in a batch counts the positions: the components are the last axis, -1.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=1) + beta,
+            lambda x, gamma, beta, eps: gamma * normalized(x, eps, axis=1) + beta,
         ),
         Mistake(
             "One mean for the whole array: each position needs its own, over the last axis.",
-            lambda x, gamma, beta, eps: gamma * normalised(x, eps, axis=None) + beta,
+            lambda x, gamma, beta, eps: gamma * normalized(x, eps, axis=None) + beta,
         ),
         Mistake(
-            "The root is missing: the centred values are divided by the variance.",
+            "The root is missing: the centered values are divided by the variance.",
             lambda x, gamma, beta, eps: (
                 gamma * (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + eps) + beta
             ),
         ),
-        Mistake("beta is missing.", lambda x, gamma, beta, eps: gamma * normalised(x, eps)),
+        Mistake("beta is missing.", lambda x, gamma, beta, eps: gamma * normalized(x, eps)),
         Mistake(
             "gamma multiplies x before the mean and the variance are taken; it belongs after them.",
-            lambda x, gamma, beta, eps: normalised(gamma * x, eps) + beta,
+            lambda x, gamma, beta, eps: normalized(gamma * x, eps) + beta,
         ),
     ),
 )

@@ -7,17 +7,17 @@ from course.exercises.checkers import IS_RIGHT
 from minitransformer.ops.elementwise import unbroadcast
 from minitransformer.ops.linear import linear_backward, linear_forward
 
-# -- centred ----------------------------------------------------------------------------------------------------------
+# -- centered ----------------------------------------------------------------------------------------------------------
 
 
-def centred_inputs(rng):
+def centered_inputs(rng):
     """Square on purpose: with unequal sizes a missing keepdims fails by itself."""
     return [(rng.integers(0, 9, shape).astype(float),) for shape in ((3, 3), (4, 4), (3, 3, 3))]
 
 
-CENTRED = Exercise(
-    "01_arrays.centred",
-    centred_inputs,
+CENTERED = Exercise(
+    "01_arrays.centered",
+    centered_inputs,
     reference=lambda x: x - x.mean(axis=-1, keepdims=True),
     tested="square arrays of two and of three axes, in which a wrong axis does not fail by itself",
     mistakes=(
@@ -246,4 +246,4 @@ UNBROADCAST = Exercise(
     ),
 )
 
-EXERCISES = (CENTRED, NUMERICAL_GRADIENT, LINEAR_BACKWARD, UNBROADCAST, IS_RIGHT)
+EXERCISES = (CENTERED, NUMERICAL_GRADIENT, LINEAR_BACKWARD, UNBROADCAST, IS_RIGHT)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.layer_norm import BACKWARD, EPS, FORWARD, normalised, random_parameters
+from course.exercises.layer_norm import BACKWARD, EPS, FORWARD, normalized, random_parameters
 from course.exercises.rms_norm import RMS_NORM, RMS_NORM_BACKWARD
 from minitransformer.ops.layer_norm import layer_norm_backward, layer_norm_forward
 
@@ -48,14 +48,14 @@ EQUAL_VALUES = Exercise(
     ),
 )
 
-# -- normalised_axis --------------------------------------------------------------------------------------------------
+# -- normalized_axis --------------------------------------------------------------------------------------------------
 
 
 def norm_over(axes, scale):
     """A norm over these axes. Its name gives nothing away."""
 
     def norm(x):
-        return scale * normalised(x, EPS, axis=axes)
+        return scale * normalized(x, EPS, axis=axes)
 
     return norm
 
@@ -63,7 +63,7 @@ def norm_over(axes, scale):
 AXES = (2, 1, 0)
 
 
-def normalised_axis_inputs(rng):
+def normalized_axis_inputs(rng):
     """No axis of two: a norm of two numbers is a sign, which random numbers may well leave as it is."""
     return [(norm_over(axis, scale), (3, 4, 5)) for axis, scale in zip(AXES, (1.0, 0.5, 3.0), strict=True)]
 
@@ -85,9 +85,9 @@ def own_constant(x, axis):
     return x + np.random.default_rng(2).standard_normal(shape)
 
 
-NORMALISED_AXIS = Exercise(
-    "06_layer_norm.normalised_axis",
-    normalised_axis_inputs,
+NORMALIZED_AXIS = Exercise(
+    "06_layer_norm.normalized_axis",
+    normalized_axis_inputs,
     reference=probing(own_constant),
     tested="norms over each of the three axes, with three output scales",
     mistakes=(
@@ -97,7 +97,7 @@ NORMALISED_AXIS = Exercise(
             probing(lambda x, axis: x + 1.0),
         ),
         Mistake(
-            "The answer is the first axis that is not normalised. Along the right one the result's mean vanishes, and "
+            "The answer is the first axis that is not normalized. Along the right one the result's mean vanishes, and "
             "a constant for each line along it changes nothing.",
             lambda norm, shape: next(axis for axis in range(3) if axis != probing(own_constant)(norm, shape)),
         ),
@@ -158,4 +158,4 @@ BACKWARD_FROM_OUTPUT = Exercise(
     ),
 )
 
-EXERCISES = (FORWARD, BACKWARD, EQUAL_VALUES, NORMALISED_AXIS, RMS_NORM, RMS_NORM_BACKWARD, BACKWARD_FROM_OUTPUT)
+EXERCISES = (FORWARD, BACKWARD, EQUAL_VALUES, NORMALIZED_AXIS, RMS_NORM, RMS_NORM_BACKWARD, BACKWARD_FROM_OUTPUT)

@@ -1,7 +1,7 @@
 """Exercises of lesson 10: merges and the trainer here, the rest beside it."""
 
 from course.exercise import Exercise, Mistake
-from course.exercises.pair_counts import ALPHABETS, COUNT_CHANGES, PAIR_COUNTS, counted, neighbours, random_word
+from course.exercises.pair_counts import ALPHABETS, COUNT_CHANGES, PAIR_COUNTS, counted, neighbors, random_word
 from course.exercises.segmentation import SEGMENT, TABLE, learned
 from course.exercises.unigram import VITERBI
 from minitransformer.text.bpe import merge_pair
@@ -21,7 +21,7 @@ def merge_inputs(rng):
 
 
 def merged_once(symbols, pair):
-    at = neighbours(symbols).index(pair) if pair in neighbours(symbols) else None
+    at = neighbors(symbols).index(pair) if pair in neighbors(symbols) else None
     return symbols if at is None else [*symbols[:at], "".join(pair), *symbols[at + 2 :]]
 
 

@@ -20,15 +20,15 @@ BAND = Exercise(
     "15_why_self_attention.band",
     lambda rng: [(3, 2), (7, 4), (12, 6), (4, 8)],
     reference=lambda n, r: distances(n) <= r // 2,
-    tested="3 to 12 positions with 2 to 8 neighbours",
+    tested="3 to 12 positions with 2 to 8 neighbors",
     mistakes=(
-        Mistake("r neighbours on each side are seen; r is both sides together.", lambda n, r: distances(n) <= r),
+        Mistake("r neighbors on each side are seen; r is both sides together.", lambda n, r: distances(n) <= r),
         Mistake("A position must see itself too.", lambda n, r: (distances(n) <= r // 2) & (distances(n) > 0)),
         Mistake(
             "True means: may attend. Here it stands where nothing may be seen.", lambda n, r: distances(n) > r // 2
         ),
         Mistake(
-            "One neighbour is missing on each side: at the distance r / 2 it is seen.",
+            "One neighbor is missing on each side: at the distance r / 2 it is seen.",
             lambda n, r: distances(n) < r // 2,
         ),
         Mistake(
@@ -40,11 +40,11 @@ BAND = Exercise(
             lambda n, r: np.tri(n, k=r // 2, dtype=bool).T,
         ),
         Mistake(
-            "Only the past is seen: half of the neighbours stand on the right.",
+            "Only the past is seen: half of the neighbors stand on the right.",
             lambda n, r: np.tri(n, dtype=bool) & (distances(n) <= r // 2),
         ),
         Mistake(
-            "This is a decoder's mask of the last r positions: half of the neighbours stand on the right.",
+            "This is a decoder's mask of the last r positions: half of the neighbors stand on the right.",
             lambda n, r: np.tri(n, dtype=bool) & (distances(n) <= r),
         ),
     ),

@@ -121,7 +121,7 @@ HALVED = Exercise(
     properties=(ends_with_the_sum,),
     mistakes=(
         Mistake(
-            "Neighbours are added. Thread i takes the number half a length away, so that neighbours read neighbours.",
+            "Neighbors are added. Thread i takes the number half a length away, so that neighbors read neighbors.",
             lambda x: x[0::2] + np.append(x[1::2], np.zeros(len(x) % 2)),
         ),
         Mistake(

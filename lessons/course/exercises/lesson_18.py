@@ -11,7 +11,7 @@ from course.exercise import Exercise, Mistake
 
 def bfloat16_inputs(rng):
     yield (np.array([1.0, 3.14159, -0.1, 0.0]),)
-    yield (np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, -(1 + 2.0**-8), 258.0 + 1.0]),)  # halfway: to the even neighbour
+    yield (np.array([1 + 2.0**-8, 1 + 3 * 2.0**-8, -(1 + 2.0**-8), 258.0 + 1.0]),)  # halfway: to the even neighbor
     yield (np.array([255.9, 1.999, -511.9, 2.0**-20 * 1.999]),)  # up to the next power of two
     yield (rng.standard_normal((3, 4)) * 10.0 ** rng.integers(-20, 20, (3, 4)),)
 
@@ -30,18 +30,18 @@ BFLOAT16 = Exercise(
     "18_half_precision.bfloat16",
     bfloat16_inputs,
     reference=rounded_to(8),
-    tested="numbers from 1e-20 to 1e20, halves between two neighbours, numbers just below a power of two, and 0",
+    tested="numbers from 1e-20 to 1e20, halves between two neighbors, numbers just below a power of two, and 0",
     rtol=1e-12,
     mistakes=(
         Mistake("This cuts digits off; the nearest number may be above.", rounded_to(8, np.trunc)),
         Mistake("This always rounds up.", rounded_to(8, np.ceil)),
         Mistake("This always rounds down.", rounded_to(8, np.floor)),
         Mistake(
-            "Halfway between two neighbours the even one is taken; here it is the larger.",
+            "Halfway between two neighbors the even one is taken; here it is the larger.",
             rounded_to(8, lambda x: np.floor(x + 0.5)),
         ),
         Mistake(
-            "Halfway between two neighbours the even one is taken; here it is the one farther from 0.",
+            "Halfway between two neighbors the even one is taken; here it is the one farther from 0.",
             rounded_to(8, lambda x: np.trunc(x + 0.5 * np.sign(x))),
         ),
         Mistake("One digit too many: 8 in all, and the leading 1 is one of them.", rounded_to(9)),
@@ -65,11 +65,11 @@ STALLS_AT = Exercise(
     rtol=1e-12,
     mistakes=(
         Mistake(
-            "The sum still grows there: its neighbours are x apart. It stalls where they are 2 x apart.",
+            "The sum still grows there: its neighbors are x apart. It stalls where they are 2 x apart.",
             lambda x, n_digits: x * 2.0 ** (n_digits - 1),
         ),
         Mistake(
-            "It has stalled before that: where neighbours are 2 x apart, x ends halfway, and the sum is the even one.",
+            "It has stalled before that: where neighbors are 2 x apart, x ends halfway, and the sum is the even one.",
             lambda x, n_digits: x * 2.0 ** (n_digits + 1),
         ),
         Mistake("One more addition is exact: a power of two needs one digit.", lambda x, n: x * (2.0**n - 1)),

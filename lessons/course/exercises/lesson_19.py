@@ -2,6 +2,6 @@
 
 from course.exercises.bracket_f1 import F1
 from course.exercises.grammar_mask import ALLOWED
-from course.exercises.tree_forms import ALIGNED, CONSTITUENTS, DELINEARISE, LINEARISE
+from course.exercises.tree_forms import ALIGNED, CONSTITUENTS, DELINEARIZE, LINEARIZE
 
-EXERCISES = (LINEARISE, DELINEARISE, CONSTITUENTS, F1, ALLOWED, ALIGNED)
+EXERCISES = (LINEARIZE, DELINEARIZE, CONSTITUENTS, F1, ALLOWED, ALIGNED)

@@ -143,7 +143,7 @@ SHARE = Exercise(
     tested="one head for two, two for four and for six: data and gradient",
     parts=data_and_gradients("x"),
     mistakes=(
-        Mistake("The heads stand in turn, 0 1 0 1; neighbours share a head: 0 0 1 1.", tiled),
+        Mistake("The heads stand in turn, 0 1 0 1; neighbors share a head: 0 0 1 1.", tiled),
         Mistake("Single numbers are repeated; repeat whole heads of d_k numbers.", numbers_repeated),
         Mistake("The gradient is the mean over the copies; a head that is used twice gets the sum.", mean_backward),
         Mistake("The gradient is that of the first copy alone: all copies send one back.", first_copy_alone),

@@ -13,7 +13,7 @@ def random_word(rng, alphabet, longest=8):
     return "".join(rng.choice(list(alphabet), rng.integers(1, longest + 1)))
 
 
-def neighbours(symbols):
+def neighbors(symbols):
     return list(zip(symbols, symbols[1:], strict=False))
 
 
@@ -27,7 +27,7 @@ def pair_counts_inputs(rng):
         yield ([(EndOfWord.symbols(random_word(rng, alphabet)), int(rng.integers(2, 6))) for _ in range(6)],)
 
 
-def counted(words, pairs_of=neighbours, weight=lambda frequency: frequency):
+def counted(words, pairs_of=neighbors, weight=lambda frequency: frequency):
     """{pair: count}, with what each mistake changes."""
     counts: Counter = Counter()
     for symbols, frequency in words:
@@ -56,23 +56,23 @@ PAIR_COUNTS = Exercise(
         ),
         Mistake(
             "A pair is counted once for each word, however often it stands in it.",
-            lambda words: counted(words, lambda symbols: set(neighbours(symbols))),
+            lambda words: counted(words, lambda symbols: set(neighbors(symbols))),
         ),
         Mistake(
             "Overlapping pairs are left out: `a a a` holds the pair (a, a) twice.",
             lambda words: counted(words, without_overlap),
         ),
         Mistake(
-            "Pairs run across the border between two words. Neighbours stand in one word.",
+            "Pairs run across the border between two words. Neighbors stand in one word.",
             lambda words: counted(_as_one_text(words)),
         ),
         Mistake(
             "The last pair of each word is missing: n symbols have n - 1 pairs.",
-            lambda words: counted(words, lambda symbols: neighbours(symbols)[:-1]),
+            lambda words: counted(words, lambda symbols: neighbors(symbols)[:-1]),
         ),
         Mistake(
             "The two symbols of a pair are swapped: the key is (left, right), in the order of the word.",
-            lambda words: counted(words, lambda symbols: [pair[::-1] for pair in neighbours(symbols)]),
+            lambda words: counted(words, lambda symbols: [pair[::-1] for pair in neighbors(symbols)]),
         ),
     ),
 )
@@ -94,12 +94,12 @@ def count_changes_inputs(rng):
     yield ["a", "b"], ("b", "a")
     for alphabet in ALPHABETS:
         word = random_word(rng, alphabet, 14) + "ab"
-        yield list(word), neighbours(word)[int(rng.integers(len(word) - 1))]
+        yield list(word), neighbors(word)[int(rng.integers(len(word) - 1))]
 
 
 def count_changes(symbols, pair):
-    changes = Counter(neighbours(merge_pair(symbols, pair)))
-    changes.subtract(neighbours(symbols))
+    changes = Counter(neighbors(merge_pair(symbols, pair)))
+    changes.subtract(neighbors(symbols))
     return _nonzero(changes)
 
 
@@ -108,7 +108,7 @@ def _nonzero(changes):
 
 
 def changes_around(symbols, pair, *, minus=True, plus=True):
-    """Each occurrence as if it stood alone: neighbours are read from the old word."""
+    """Each occurrence as if it stood alone: neighbors are read from the old word."""
     changes: Counter = Counter()
     joined = "".join(pair)
     for at in _positions(symbols, pair):
@@ -135,18 +135,18 @@ COUNT_CHANGES = Exercise(
     "10_subwords.count_changes",
     count_changes_inputs,
     reference=count_changes,
-    tested="seven words: neighbouring occurrences, runs of one letter, and no occurrence",
+    tested="seven words: neighboring occurrences, runs of one letter, and no occurrence",
     mistakes=(
         Mistake(
             "Changes of zero stand in the result; leave them out.",
             lambda symbols, pair: {
                 key: count_changes(symbols, pair).get(key, 0)
-                for key in [*neighbours(symbols), *neighbours(merge_pair(symbols, pair))]
+                for key in [*neighbors(symbols), *neighbors(merge_pair(symbols, pair))]
             },
         ),
         Mistake(
             "Two occurrences side by side are treated as if each stood alone: in `a b a b` the pair (b, a) goes once, "
-            "and (ab, ab) comes once. Read the neighbours from the word as it is at that point.",
+            "and (ab, ab) comes once. Read the neighbors from the word as it is at that point.",
             changes_around,
         ),
         Mistake(
@@ -154,11 +154,11 @@ COUNT_CHANGES = Exercise(
             lambda symbols, pair: {key: n for key, n in count_changes(symbols, pair).items() if n > 0},
         ),
         Mistake(
-            "The lost neighbours are missing: in `x a b y` the merge also takes away (x, a) and (b, y).",
+            "The lost neighbors are missing: in `x a b y` the merge also takes away (x, a) and (b, y).",
             lambda symbols, pair: changes_around(symbols, pair, minus=False),
         ),
         Mistake(
-            "The new neighbours are missing: in `x a b y` the merge also brings (x, ab) and (ab, y).",
+            "The new neighbors are missing: in `x a b y` the merge also brings (x, ab) and (ab, y).",
             lambda symbols, pair: changes_around(symbols, pair, plus=False),
         ),
         Mistake(

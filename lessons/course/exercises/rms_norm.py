@@ -3,7 +3,7 @@
 import numpy as np
 
 from course.exercise import Exercise, Mistake
-from course.exercises.layer_norm import EPS, mean_of, normalised, random_parameters
+from course.exercises.layer_norm import EPS, mean_of, normalized, random_parameters
 from course.gradients import gradients_by_tape
 
 # -- rms_norm and its backward ----------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ RMS_NORM = Exercise(
     mistakes=(
         Mistake(
             "The mean is subtracted: that is layer norm. RMSNorm only divides.",
-            lambda x, gamma, eps: gamma * normalised(x, eps),
+            lambda x, gamma, eps: gamma * normalized(x, eps),
         ),
         Mistake(
             "The mean is subtracted in the numerator. RMSNorm leaves x as it is and only divides.",

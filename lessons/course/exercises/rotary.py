@@ -67,7 +67,7 @@ ROTARY = Exercise(
             "The speeds are 10000^(-i / d); the exponent is 2i / d, i being the number of the pair.",
             lambda x, start: turned(x, start, exponent=1.0),
         ),
-        Mistake("Pairs are made across the two halves; in this exercise neighbours make a pair.", turned_in_halves),
+        Mistake("Pairs are made across the two halves; in this exercise neighbors make a pair.", turned_in_halves),
         Mistake(
             "The turned pairs are not put back in turns: all first numbers stand in front, then all second ones.",
             lambda x, start: np.hstack([turned(x, start)[:, 0::2], turned(x, start)[:, 1::2]]),

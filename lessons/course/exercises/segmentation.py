@@ -3,7 +3,7 @@
 from itertools import islice
 
 from course.exercise import Exercise, Mistake
-from course.exercises.pair_counts import ALPHABETS, neighbours, random_word
+from course.exercises.pair_counts import ALPHABETS, neighbors, random_word
 from minitransformer.text.bpe import apply_merges, merge_pair
 from minitransformer.text.learn_merges import learn_merges
 from minitransformer.text.pretokenizers import EndOfWord
@@ -51,8 +51,8 @@ def longest_first(word, merges):
 
 def leftmost_pair(word, merges):
     symbols = EndOfWord.symbols(word)
-    while any(pair in merges for pair in neighbours(symbols)):
-        at = next(at for at, pair in enumerate(neighbours(symbols)) if pair in merges)
+    while any(pair in merges for pair in neighbors(symbols)):
+        at = next(at for at, pair in enumerate(neighbors(symbols)) if pair in merges)
         symbols[at : at + 2] = ["".join(symbols[at : at + 2])]
     return symbols
 
@@ -60,7 +60,7 @@ def leftmost_pair(word, merges):
 def last_first(word, merges):
     """Again and again, everywhere, the merge of the list that was learned last of those that apply."""
     symbols = EndOfWord.symbols(word)
-    while applicable := [pair for pair in merges if pair in neighbours(symbols)]:
+    while applicable := [pair for pair in merges if pair in neighbors(symbols)]:
         symbols = merge_pair(symbols, applicable[-1])
     return symbols
 
@@ -103,7 +103,7 @@ SEGMENT = Exercise(
             leftmost_pair,
         ),
         Mistake(
-            "Only one merge is applied. Begin again until no pair of neighbours is in the list.",
+            "Only one merge is applied. Begin again until no pair of neighbors is in the list.",
             lambda word, merges: merge_pair(EndOfWord.symbols(word), _first_of(word, merges)),
         ),
         Mistake("No merge is applied: these are the letters.", lambda word, merges: EndOfWord.symbols(word)),
@@ -112,5 +112,5 @@ SEGMENT = Exercise(
 
 
 def _first_of(word, merges):
-    present = set(neighbours(EndOfWord.symbols(word)))
+    present = set(neighbors(EndOfWord.symbols(word)))
     return next((pair for pair in merges if pair in present), ("", ""))

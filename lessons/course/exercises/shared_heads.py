@@ -41,7 +41,7 @@ SHARED_HEADS = Exercise(
     tested="one, two and three heads of keys and values, against attention with these repeated",
     mistakes=(
         Mistake(
-            "Query head i reads key head i % g. Neighbours share: it must read head i // (h / g).",
+            "Query head i reads key head i % g. Neighbors share: it must read head i // (h / g).",
             shared_with(lambda h, g: np.arange(h) % g),
         ),
         Mistake("All query heads read the first head of keys and values.", shared_with(lambda h, g: np.arange(h) * 0)),

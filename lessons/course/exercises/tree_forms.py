@@ -1,7 +1,7 @@
 """Exercises of lesson 19: a tree as a list of tokens, and back; its constituents; one token for each word."""
 
 from course.exercise import Exercise, Mistake
-from solutions.lesson_19 import aligned, constituents, delinearise, linearise
+from solutions.lesson_19 import aligned, constituents, delinearize, linearize
 
 IT_RAINS = ("S", ("NP", ("PRP", "it")), ("VP", ("VBZ", "rains")))
 CHAIN = ("S", ("VP", ("VP", ("VB", "go"), ("ADVP", ("RB", "home")))))
@@ -42,67 +42,67 @@ def tree_inputs(rng):
         yield (random_tree(rng),)
 
 
-LINEARISE = Exercise(
-    "19_parsing.linearise",
+LINEARIZE = Exercise(
+    "19_parsing.linearize",
     tree_inputs,
-    reference=linearise,
+    reference=linearize,
     tested="seven trees, with constituents that hold one other",
     mistakes=(
         Mistake(
             "The words are written. The form has their tags: the words stand in the sentence already.",
-            lambda tree: linearise(changed(tree, word=lambda _, text: (text, text))),
+            lambda tree: linearize(changed(tree, word=lambda _, text: (text, text))),
         ),
         Mistake(
             "The label is missing after the closing brackets: write )NP, not a bare bracket.",
-            lambda tree: [")" if token[0] == ")" else token for token in linearise(tree)],
+            lambda tree: [")" if token[0] == ")" else token for token in linearize(tree)],
         ),
         Mistake(
             "Tags have brackets of their own. A word's tag stands alone: it is one token.",
             lambda tree: [
                 each
-                for token in linearise(tree)
+                for token in linearize(tree)
                 for each in ([token] if token[0] in "()" else [f"({token}", f"){token}"])
             ],
         ),
-        Mistake("The outermost bracket is missing: the root is a constituent too.", lambda tree: linearise(tree)[1:-1]),
+        Mistake("The outermost bracket is missing: the root is a constituent too.", lambda tree: linearize(tree)[1:-1]),
     ),
 )
 
 
-def delinearise_inputs(rng):
+def delinearize_inputs(rng):
     for (tree,) in tree_inputs(rng):
-        yield linearise(tree), words_of(tree)
+        yield linearize(tree), words_of(tree)
 
 
-DELINEARISE = Exercise(
-    "19_parsing.delinearise",
-    delinearise_inputs,
-    reference=delinearise,
+DELINEARIZE = Exercise(
+    "19_parsing.delinearize",
+    delinearize_inputs,
+    reference=delinearize,
     tested="seven linear forms and their words",
     mistakes=(
         Mistake(
             "The words are taken from the end. The first tag belongs to the first word.",
-            lambda tokens, words: delinearise(tokens, words[::-1]),
+            lambda tokens, words: delinearize(tokens, words[::-1]),
         ),
         Mistake(
             "A word is a pair of its tag and itself, in this order, as a label stands before its parts.",
-            lambda tokens, words: changed(delinearise(tokens, words), word=lambda tag, text: (text, tag)),
+            lambda tokens, words: changed(delinearize(tokens, words), word=lambda tag, text: (text, tag)),
         ),
         Mistake(
             "The parts of each constituent are in reverse order: append each after those before it.",
             lambda tokens, words: changed(
-                delinearise(tokens, words), constituent=lambda label, parts: (label, *parts[::-1])
+                delinearize(tokens, words), constituent=lambda label, parts: (label, *parts[::-1])
             ),
         ),
         Mistake(
             "The labels still have their bracket: the label of (NP is NP.",
             lambda tokens, words: changed(
-                delinearise(tokens, words), constituent=lambda label, parts: (f"({label}", *parts)
+                delinearize(tokens, words), constituent=lambda label, parts: (f"({label}", *parts)
             ),
         ),
         Mistake(
             "The tree is within one more pair of brackets. What the outermost level holds, its one part, is the tree.",
-            lambda tokens, words: (delinearise(tokens, words),),
+            lambda tokens, words: (delinearize(tokens, words),),
         ),
     ),
 )
@@ -142,7 +142,7 @@ CONSTITUENTS = Exercise(
 def aligned_by(tree, *, tag="({})", closing=lambda label: ")", ahead=False, root=True):
     """The aligned form with what each mistake changes."""
     written, opening, behind = [], "", ""
-    for token in linearise(tree) if root else linearise(tree)[1:-1]:
+    for token in linearize(tree) if root else linearize(tree)[1:-1]:
         if token[0] == "(":
             opening += token
         elif token[0] == ")" and ahead:

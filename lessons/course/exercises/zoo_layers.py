@@ -183,9 +183,9 @@ SHARED_MASKS = cage(
     "shared_masks",
     shared_masks_inputs,
     lambda layer, shape, p_drop: {0: 3, 1: 2, 3: 1}[equal_pairs(layer, shape, p_drop, combinations(range(3), 2))],
-    "layers with one, two and three masks, shared by neighbours and by the first and the last",
+    "layers with one, two and three masks, shared by neighbors and by the first and the last",
     (
-        "Only neighbours are compared: the first and the third sub-layer may share a mask too.",
+        "Only neighbors are compared: the first and the third sub-layer may share a mask too.",
         lambda layer, shape, p_drop: 3 - equal_pairs(layer, shape, p_drop, ((0, 1), (1, 2))),
     ),
     (
@@ -236,7 +236,7 @@ SCORES = cage(
     ("The scale 1 / sqrt(d_k) is missing.", scores_with(lambda d_k, n_heads: 1.0)),
     ("d_k where its square root belongs.", scores_with(lambda d_k, n_heads: d_k)),
     (
-        "The heads are interleaved: head i must own d_k neighbouring columns. Reshape to (T, n_heads, d_k).",
+        "The heads are interleaved: head i must own d_k neighboring columns. Reshape to (T, n_heads, d_k).",
         scores_with(interleaved=True),
     ),
     ("The words are cut, not the columns: reshape to (T, n_heads, d_k), then bring the heads to the front.", cut_words),

@@ -1,4 +1,4 @@
-"""Encode aligned text files into a folder of binarised pairs, as a stream and with several processes."""
+"""Encode aligned text files into a folder of binarized pairs, as a stream and with several processes."""
 
 import json
 import os
@@ -29,7 +29,7 @@ Part = tuple[tuple[FlatSentences, FlatSentences], Counter[str]]
 """Some pairs, which pickle to fewer bytes than lists of integers do, and the header's counts for them."""
 
 
-def binarise(
+def binarize(
     tokenizer: Tokenizer,
     files: Sequence[tuple[str | Path, str | Path]],
     folder: str | Path,
@@ -52,13 +52,13 @@ def binarise(
     """
     folder, text, n_ids = Path(folder), tokenizer.dumps(), max(tokenizer.vocab_size, tokenizer.src_vocab_size)
     if os.path.lexists(folder):  # also a broken link
-        raise DataError(f"binarise: {folder} must not exist yet; delete it or choose another name")
+        raise DataError(f"binarize: {folder} must not exist yet; delete it or choose another name")
     pairs = chain.from_iterable(stream_parallel(src, tgt) for src, tgt in files)
     tasks = ((text, max_length, some) for some in in_chunks(pairs))
     try:
         with staging_folder(folder) as partial:
             counts = _write_ids(partial, map_in_processes(_encode, tasks, processes), n_ids, progress)
-            check_some_are_left("binarise", counts["pairs"], counts["n_empty"], counts["n_long"], max_length)
+            check_some_are_left("binarize", counts["pairs"], counts["n_empty"], counts["n_long"], max_length)
             facts = {"vocab_size": n_ids, "tokenizer_sha256": binary.sha256_of(text), "max_length": max_length}
             header = BinaryHeader(**facts, **counts, fingerprint="")
             header = replace(header, fingerprint=binary.fingerprint_of(binary.open_sides(partial, header)))
@@ -66,7 +66,7 @@ def binarise(
             (partial / binary.HEADER).write_text(content + "\n", encoding="utf-8")
             partial.rename(folder)
     except OSError as error:
-        raise DataError(f"binarise: {folder} {write_error(error)}") from error
+        raise DataError(f"binarize: {folder} {write_error(error)}") from error
     return header
 
 

@@ -1,4 +1,4 @@
-"""``binarise``: encode aligned text files into memory-mapped token ids, which training opens at once at any size."""
+"""``binarize``: encode aligned text files into memory-mapped token ids, which training opens at once at any size."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from minitransformer.cli.options import add_number, add_parallel_texts, add_proc
 def add_parser(commands: argparse._SubParsersAction) -> None:
     shown = "encode aligned text into memory-mapped token ids, for text larger than memory"
     description = "Encode aligned text into a folder of token ids, for data.train_ids."
-    parser = commands.add_parser("binarise", help=shown, description=description)
+    parser = commands.add_parser("binarize", help=shown, description=description)
     add_parallel_texts(parser)
     shown = "file made by `bpe train`, or a checkpoint"
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="FILE", help=shown)
@@ -22,10 +22,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    from minitransformer.text.binarise import binarise
+    from minitransformer.text.binarize import binarize
     from minitransformer.training.corpus import load_tokenizer
 
-    header = binarise(
+    header = binarize(
         load_tokenizer(str(arguments.tokenizer)),
         aligned_files(arguments.src, arguments.tgt),
         arguments.output,
