@@ -5,9 +5,11 @@ import re
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 RECIPES = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
@@ -50,6 +52,16 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def test_what_developers_install_asks_for_no_gpu_package_on_macos_which_has_none():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg", encoding="utf-8")
+    needed = map(Requirement, setup["options.extras_require"]["dev"].split("\n")[1:])
+    of_gpus = [each for each in needed if each.name.startswith(("cupy", "nvidia"))]
+    assert len(of_gpus) == 4
+    for each in of_gpus:
+        assert each.marker.evaluate({"sys_platform": "linux"}) and not each.marker.evaluate({"sys_platform": "darwin"})
 
 
 def test_every_recipe_is_shorter_than_40_lines():
