@@ -37,9 +37,10 @@ def cuda_trouble() -> str | None:
     if driver == 0:
         return "CuPy is installed but there is no NVIDIA driver; install the driver of your card"
     if driver // 1000 < wanted // 1000:
+        older = f", or {_replace_cupy(wanted // 1000)}" if driver // 1000 == 12 else ""
         return (
-            f"the NVIDIA driver is for CUDA {driver // 1000}, this CuPy for CUDA {wanted // 1000}; install a newer "
-            f"driver, or {install_hint('cuda12')}"
+            f"the NVIDIA driver is for CUDA {driver // 1000}, this CuPy for CUDA {wanted // 1000}; "
+            f"install a newer driver{older}"
         )
     if not cupy.cuda.is_available():
         return "the NVIDIA driver is there but sees no GPU; look at nvidia-smi and CUDA_VISIBLE_DEVICES"
@@ -58,10 +59,13 @@ def _card_trouble(cupy: ModuleType, cuda: int) -> str | None:
     need = 75 if cuda >= 13 else 50
     if have >= need:
         return None
-    return (
-        f"the GPU has compute capability {have / 10}, CuPy for CUDA {cuda} needs {need / 10}; "
-        f"pip uninstall cupy-cuda{cuda}x, then {install_hint('cuda12')}"
-    )
+    remedy = _replace_cupy(cuda) if have >= 50 else "it needs a newer card"
+    return f"the GPU has compute capability {have / 10}, CuPy for CUDA {cuda} needs {need / 10}; {remedy}"
+
+
+def _replace_cupy(cuda: int) -> str:
+    """How to get CuPy for CUDA 12. Two CuPys share their files, so the other one must go first."""
+    return f"pip uninstall cupy-cuda{cuda}x, then {install_hint('cuda12')}"
 
 
 def library_trouble(cuda: int) -> str | None:

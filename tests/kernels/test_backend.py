@@ -64,10 +64,15 @@ def card(monkeypatch):
 
 CASES = {
     "no driver": ({"driver": 0}, "there is no NVIDIA driver", "install the driver"),
-    "an old driver": ({"driver": 12020}, "driver is for CUDA 12, this CuPy for CUDA 13", "[cuda12]"),
+    "an old driver": (
+        {"driver": 12020},
+        "driver is for CUDA 12, this CuPy for CUDA 13",
+        'driver, or pip uninstall cupy-cuda13x, then run pip install -e ".[cuda12]"',  # two CuPys share their files
+    ),
+    "a very old driver": ({"driver": 11080}, "driver is for CUDA 11, this CuPy for CUDA 13", "install a newer driver"),
     "no card": ({"seen": False}, "sees no GPU", "CUDA_VISIBLE_DEVICES"),
     "an old card": ({"capability": "70"}, "compute capability 7.0, CuPy for CUDA 13 needs 7.5", "[cuda12]"),
-    "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", ""),
+    "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", "a newer card"),
     "no cuBLAS": ({"missing": ("cublas",)}, "CUDA's library cublas is not", "[cuda13]"),
     "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", "[cuda12]"),
     "no other library": ({"product": ImportError("libnvJitLink.so")}, "cannot be loaded (libnvJitLink.so)", "cuda13"),
@@ -90,6 +95,12 @@ def test_each_reason_why_a_gpu_cannot_compute_has_a_message_and_a_remedy(name, c
     assert load_array_module("auto") is np
     with pytest.raises(BackendError, match="^device cuda: .*; or use --device cpu$"):
         load_array_module("cuda")
+
+
+def test_cuda_12_is_advised_only_where_it_helps(card):
+    for what in ({"driver": 11080}, {"driver": 11080, "wheel": 12090}, {"capability": "35", "wheel": 12090}):
+        card(**{"driver": 13000} | what)
+        assert "cuda12" not in cuda_trouble()
 
 
 def test_a_training_on_the_cpu_of_a_machine_with_a_gpu_says_why(card, tmp_path, capsys):
