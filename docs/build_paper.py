@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from docs.claims import FINDINGS, ROOT, Claim, Switch, as_in_toml, read_claims, read_sections
+from minitransformer.cli.main import Parser
 
 INTRODUCTION = (
     "Every equation and claim of *Attention Is All You Need*, sec. 3 to 6, with the code that implements it, the most "
@@ -110,4 +111,5 @@ def _prose(text: str) -> str:
 
 
 if __name__ == "__main__":
+    Parser(prog="python -m docs.build_paper", description=__doc__).parse_args()
     (ROOT / "docs/paper.md").write_text(paper_page(read_claims()), encoding="utf-8", newline="\n")

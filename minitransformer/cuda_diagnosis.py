@@ -59,7 +59,7 @@ def _card_trouble(cupy: ModuleType, cuda: int) -> str | None:
     need = 75 if cuda >= 13 else 50
     if have >= need:
         return None
-    remedy = _replace_cupy(cuda) if have >= 50 else "it needs a newer card"
+    remedy = _replace_cupy(cuda) if have >= 50 else "use a newer card"
     return f"the GPU has compute capability {have / 10}, CuPy for CUDA {cuda} needs {need / 10}; {remedy}"
 
 

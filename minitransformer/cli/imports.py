@@ -20,7 +20,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser = commands.add_parser("import", help="read a model of another project", description=IMPORTED)
     parser.add_argument("source", type=Path, metavar="SOURCE", help="file or folder")
     add_output_option(parser, "checkpoint to write")
-    torch = parser.add_argument_group("options that a state dict of PyTorch does not record")
+    torch = parser.add_argument_group(
+        "options that a state dict of PyTorch does not record", "epsilon is not recorded either and becomes 1e-5"
+    )
     torch.add_argument("--heads", type=at_least_one, metavar="H", help="attention heads; must be given")
     torch.add_argument("--norm", choices=("post", "pre"), help="norm_first=True is pre (default: post)")
     torch.add_argument("--activation", choices=("relu", "gelu"), help="inside the feed-forward layers (default: relu)")

@@ -72,7 +72,7 @@ CASES = {
     "a very old driver": ({"driver": 11080}, "driver is for CUDA 11, this CuPy for CUDA 13", "install a newer driver"),
     "no card": ({"seen": False}, "sees no GPU", "CUDA_VISIBLE_DEVICES"),
     "an old card": ({"capability": "70"}, "compute capability 7.0, CuPy for CUDA 13 needs 7.5", "[cuda12]"),
-    "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", "a newer card"),
+    "a very old card": ({"capability": "35", "wheel": 12090}, "3.5, CuPy for CUDA 12 needs 5.0", "use a newer card"),
     "no cuBLAS": ({"missing": ("cublas",)}, "CUDA's library cublas is not", "[cuda13]"),
     "no NVRTC for 12": ({"missing": ("nvrtc",), "wheel": 12090, "driver": 12090}, "library nvrtc is not", "[cuda12]"),
     "no other library": ({"product": ImportError("libnvJitLink.so")}, "cannot be loaded (libnvJitLink.so)", "cuda13"),
