@@ -86,9 +86,8 @@ class UnigramModel:
             out.append(part)
             if part:
                 after_space = self.remove_spaces and part.endswith(" ")
-        text = "".join(out)
-        text = text.rstrip(" ") if self.remove_spaces else text
-        return f"{' ' if self.add_space and text else ''}{text}".replace(" ", SPACE)
+        text = f"{' ' if self.add_space and line else ''}{''.join(out)}".replace(" ", SPACE)
+        return text.rstrip(SPACE) if self.remove_spaces else text
 
     def _replaced(self, line: str) -> Iterator[str]:
         data, position = line.encode("utf-8", errors="replace"), 0

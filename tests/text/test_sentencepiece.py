@@ -41,18 +41,26 @@ def field(number: int, data: bytes) -> bytes:
 
 def random_line(rng: np.random.Generator) -> str:
     """Letters of the model, spaces, compatibility forms, and characters from all of Unicode."""
-    some = list("The catdieäßHäuser.,–3  ﬁ①㍿\u3000\t\u200b\u0301한글①<x>")
+    some = list("The catdieäßHäuser.,–3  ﬁ①㍿\u3000\t\u200b\u0301한글①<x>\u2581")
     wild = [chr(c) for c in rng.integers(1, 0x110000, 6).tolist() if not 0xD800 <= c < 0xE000]
     return "".join(rng.choice([*some, *wild], rng.integers(0, 30)).tolist())
 
 
 @pytest.mark.parametrize("rule", ["nmt_nfkc", "nfkc_cf", "identity"])
-@pytest.mark.parametrize("options", [{}, {"user_defined_symbols": ["<x>", "at"]}, {"add_dummy_prefix": False}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"user_defined_symbols": ["<x>", "at", "hl", "\u2581sc", "äf"]},
+        {"add_dummy_prefix": False},
+        {"remove_extra_whitespaces": False},
+    ],
+)
 def test_pieces_are_those_of_the_library(rng, rule, options):
     data = trained(normalization_rule_name=rule, **options)
     library = need("sentencepiece").SentencePieceProcessor(model_proto=data)
     ours = UnigramModel(data, "model")
-    for line in [*LINES[:3], *(random_line(rng) for _ in range(300))]:
+    for line in [*LINES[:3], "", " ", "\u2581", "\x0b", *(random_line(rng) for _ in range(300))]:
         assert ours.encode(line) == library.encode(line, out_type=str), repr(line)
 
 
