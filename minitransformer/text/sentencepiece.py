@@ -58,7 +58,7 @@ class UnigramModel:
         self.add_space, self.remove_spaces = map(bool, options)
         self.scores = {t: s for t, s, kind in zip(texts, scores, kinds, strict=True) if kind in (NORMAL, USER_DEFINED)}
         of_normal = [score for score, kind in zip(scores, kinds, strict=True) if kind == NORMAL]
-        self.unknown_score, best_score = min(of_normal) - 10, max(of_normal)
+        self.unknown_score, best_score = min(of_normal) - 10, max(0.0, *of_normal)  # from 0, as SentencePiece does
         user_defined = {text: text.encode() for text, kind in zip(texts, kinds, strict=True) if kind == USER_DEFINED}
         # Such a piece wins over every other way to spell it.
         self.scores |= {text: len(data) * best_score - 0.1 for text, data in user_defined.items()}

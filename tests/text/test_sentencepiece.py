@@ -51,7 +51,7 @@ def random_line(rng: np.random.Generator) -> str:
     "options",
     [
         {},
-        {"user_defined_symbols": ["<x>", "at", "hl", "\u2581sc", "äf"]},
+        {"user_defined_symbols": ["<x>", "at", "\u2581i"]},
         {"add_dummy_prefix": False},
         {"remove_extra_whitespaces": False},
     ],
