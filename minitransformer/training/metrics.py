@@ -17,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from minitransformer.errors import DataError, quote
-
-MAX_LINE = 1 << 16
-"""Bytes of the longest line that is read."""
+from minitransformer.files import MAX_LINE
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tiny_run import tiny_trainer
+from tiny_run import tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.errors import DataError
 from minitransformer.text import pad_batch
-from minitransformer.training import StepResult, read_metrics
+from minitransformer.training import StepResult, Trainer, read_metrics
 from minitransformer.training.metrics import Meter
 
 
@@ -79,3 +79,14 @@ def test_only_an_unfinished_last_line_of_metrics_is_ignored(tmp_path):
         path.write_bytes(line.encode("latin-1") + b'\n{"kind": "train", "update": 2}\n')
         with pytest.raises(DataError, match=r"metrics\.jsonl:1 must be a JSON object"):
             read_metrics(path)
+
+
+def test_a_run_resumes_after_a_line_to_which_a_program_has_added_much(tmp_path):
+    def on_validation(trainer, metrics):
+        metrics["samples"] = ["wie geht es dir"] * 10_000
+
+    for updates in (10, 20):
+        config = tiny_config(tmp_path, updates=updates)
+        Trainer(config, tiny_corpus(), progress=False, on_validation=on_validation).run()
+    lines = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "valid"]
+    assert [(line["update"], len(line["samples"])) for line in lines] == [(10, 10_000), (20, 10_000)]
