@@ -3,6 +3,7 @@
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -13,6 +14,8 @@ from minitransformer.text.tokenizer import SPECIALS, Tokenizer
 
 MARK = "minitransformer pieces\n"
 """Begins the text of such a vocabulary; JSON follows."""
+CODE = re.compile(">>.+?<<")
+"""The language to translate into, at the start of a line, for a model of several; no SentencePiece model has it."""
 
 
 class PieceTokenizer(Tokenizer):
@@ -32,7 +35,7 @@ class PieceTokenizer(Tokenizer):
         self._unigrams = UnigramModel(models[side], where)
         self._ids = {piece: number for number, piece in enumerate(pieces[side], len(SPECIALS))}
         self.symbols = pieces[1]
-        self.longest_symbol = self._unigrams.longest
+        self.longest_symbol = max(self._unigrams.longest, *map(len, filter(CODE.fullmatch, pieces[side])), 1)
         self._side, self._target = side, self if side else None
 
     @property
@@ -47,8 +50,14 @@ class PieceTokenizer(Tokenizer):
         return 0 if self.pieces[0] == self.pieces[1] else len(self.pieces[0]) + len(SPECIALS)
 
     def encode(self, line: str) -> list[int]:
-        """The ids of a line, without EOS; a piece that is not in the vocabulary becomes UNK."""
-        return [self._ids.get(piece, UNK) for piece in self._unigrams.encode(line)]
+        """The ids of a line, without EOS; a piece that is not in the vocabulary becomes UNK.
+
+        A code such as ``>>fra<<`` at its start is one token, if it is in the vocabulary.
+        """
+        found = CODE.match(line)
+        code = found[0] if found and found[0] in self._ids else ""
+        pieces = self._unigrams.encode(line.removeprefix(code))
+        return [self._ids.get(piece, UNK) for piece in ([code, *pieces] if code else pieces)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The line of these ids of the target; special ids are skipped."""

@@ -83,6 +83,18 @@ def test_translations_are_theirs_token_by_token_or_better(folder, beam_size):
     assert same >= (6 if beam_size == 1 else 3)
 
 
+def test_a_code_of_a_language_at_the_start_of_a_line_is_one_token_as_theirs(folder):
+    table = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    table |= {">>fra<<": SIZE - 2, ">>deu_Latn<<": SIZE - 3}
+    (folder / "vocab.json").write_text(json.dumps(table), encoding="utf-8")
+    pieces, tokenizer = need("transformers").MarianTokenizer.from_pretrained(folder), read_folder(folder).build()[1]
+    text = SENTENCES[0]
+    for line in (f">>fra<< {text}", f">>deu_Latn<<{text}", ">>fra<<", f"{text} >>fra<<", f">> {text}", text):
+        assert their_ids(tokenizer.encode(line)) == pieces([line]).input_ids[0][:-1], line
+    assert tokenizer.encode(f">>fra<< {text}") == [SIZE, *tokenizer.encode(text)]
+    assert tokenizer.longest_symbol == len(">>deu_Latn<<")
+
+
 def log_probability(theirs, src: np.ndarray, sequence: list[int]) -> float:
     logits = logits_of(theirs, src, np.array([[SIZE - 1, *sequence[:-1]]]))[0].astype(float)
     return sum(row[token] - np.log(np.exp(row).sum()) for row, token in zip(logits, sequence, strict=True))
