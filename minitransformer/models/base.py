@@ -183,10 +183,12 @@ class Model(Module, ABC):
         return ids
 
     def prepare_for_inference(self) -> None:
-        """Make all parameters read-only, so that kernels may keep copies of them in the layout that multiplies fastest.
-        Arrays on a GPU stay as they are."""
+        """Make all parameters read-only for good, so that kernels may keep copies of them in the layout that multiplies
+        fastest; what is to be changed is ``copy.deepcopy(model)``. Arrays on a GPU stay as they are."""
         if self.xp is np:
-            for array in (self.parameters.data, *(self.parameters[name].data for name in self.parameters.names)):
+            vector = self.parameters.data
+            # The base too: otherwise the vector could be made writable, and the copies of its views would be old.
+            for array in (vector.base, vector, *(self.parameters[name].data for name in self.parameters.names)):
                 kernels.prepare_for_inference(array)
 
     @property

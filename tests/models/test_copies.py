@@ -42,6 +42,20 @@ def test_a_copy_keeps_shared_parameters_shared_and_layers_that_were_replaced(rng
     assert other.embedding.data[0, 0] == model.embedding.data[0, 0] + 1.0
 
 
+def test_a_prepared_model_cannot_be_made_writable_while_kernels_hold_copies_of_its_parameters(rng):
+    model, batch = small_model(rng), random_batch(rng)
+    model.prepare_for_inference()
+    before = model.decode_step([1] * len(batch.src), model.start(batch.src, 1))
+    for array in (model.parameters.data, model.embedding.data):
+        with pytest.raises(ValueError, match="cannot set WRITEABLE flag to True"):
+            array.flags.writeable = True
+    other = copy.deepcopy(model)
+    other.parameters.data *= 0.5
+    after = other.decode_step([1] * len(batch.src), other.start(batch.src, 1))
+    np.testing.assert_allclose(after, other(batch.src, [[1]] * len(batch.src)).data[:, 0], rtol=1e-9)
+    assert not np.allclose(after, before)
+
+
 @pytest.mark.parametrize("how", COPIES)
 def test_a_copy_freezes_what_its_original_froze(rng, how):
     model = small_model(rng)
