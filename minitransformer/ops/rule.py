@@ -13,6 +13,7 @@ class Rule:
     (several outputs: one ``grad_y`` argument each, before ``saved``; ``None`` if an output was not used).
 
     Positional inputs are differentiable, keyword-only options are not.
+    Neither function may change its inputs or ``grad_y`` in place: other rules may have been given the same arrays.
 
     Attributes:
         name: shared by the rule, its two functions, its kernels and its tests.
