@@ -30,8 +30,13 @@ class Parameter(Tensor):
     def add_gradient(self, grad: Array) -> None:
         if self.gradient_buffer is None:
             super().add_gradient(grad)
-        else:
-            self.gradient_buffer.accumulate(self, grad)
+            return
+        if self.grad is not self.gradient_buffer.views[id(self)]:
+            raise AutogradError(
+                "Parameter: grad must stay a view of the model's vector to be used, got another array or None; write "
+                "parameter.grad[...] = values, or call model.parameters.zero_grad()"
+            )
+        self.gradient_buffer.accumulate(self, grad)
 
     def __reduce__(self) -> tuple:
         return type(self), (self.data,)  # a copy or a pickle is a leaf of its own, in no model's vector

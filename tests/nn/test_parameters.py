@@ -187,6 +187,16 @@ def test_zero_grad_clears_and_later_gradients_accumulate(rng, relative_error):
     assert relative_error(model.parameters.grad, 2 * once) < 1e-14
 
 
+@pytest.mark.parametrize("replace", [lambda grad: None, lambda grad: grad.clip(-0.1, 0.1)], ids=["None", "clipped"])
+def test_a_gradient_that_left_the_vector_is_refused(replace, rng):
+    """Adam would use what is in the vector: the gradient of the update before, or one that is not clipped."""
+    model, batch = small_model(rng), random_batch(rng)
+    model.loss(batch)[0].backward()
+    model.embedding.grad = replace(model.embedding.grad)
+    with pytest.raises(AutogradError, match=r"grad must stay a view of the model's vector .* parameter.grad\[...\] ="):
+        model.loss(batch)[0].backward()
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_a_tied_model_has_one_matrix_and_an_untied_one_three(tied):
     model = Transformer(small_config(tie_embeddings=tied), seed=1)
