@@ -29,13 +29,9 @@ class Parameter(Tensor):
 
     def add_gradient(self, grad: Array) -> None:
         if self.gradient_buffer is None:
-            super().add_gradient(grad)
-            return
+            return super().add_gradient(grad)
         if self.grad is not self.gradient_buffer.views[id(self)]:
-            raise AutogradError(
-                "Parameter: grad must stay a view of the model's vector to be used, got another array or None; write "
-                "parameter.grad[...] = values, or call model.parameters.zero_grad()"
-            )
+            raise AutogradError("Parameter: grad must stay in its vector, got another array; write grad[...] = values")
         self.gradient_buffer.accumulate(self, grad)
 
     def __reduce__(self) -> tuple:
@@ -158,6 +154,13 @@ class ParameterVector:
         self._model = weakref.ref(model)
         self.frozen: list[str] = []
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """``data = values`` and ``grad = values`` are written into the vectors, of which the parameters are views."""
+        if name not in ("data", "grad") or name not in vars(self):
+            super().__setattr__(name, value)
+        elif value is not vars(self)[name]:  # after += it is
+            vars(self)[name][:] = value
+
     @property
     def names(self) -> list[str]:
         return list(self._parameters)
@@ -240,7 +243,6 @@ def unshared_parameters(model: Module) -> dict[str, Parameter]:
 def _aligned_zeros(length: int, dtype: str, xp: ModuleType) -> Array:
     """Zeros that start on an ALIGNMENT boundary."""
     itemsize = np.dtype(dtype).itemsize
-    spare = ALIGNMENT // itemsize
-    raw = xp.zeros(length + spare, dtype)
+    raw = xp.zeros(length + ALIGNMENT // itemsize, dtype)
     start = -address(raw) % ALIGNMENT // itemsize
     return raw[start : start + length]
