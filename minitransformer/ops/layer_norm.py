@@ -8,7 +8,7 @@ def layer_norm_forward(x: Array, gamma: Array, beta: Array, *, eps: float = 1e-6
     """y = gamma * (x - mean) / sqrt(var + eps) + beta      [Ba et al. 2016; sec. 3.1]
 
     x, y: (..., d_model)   gamma, beta: (d_model,)
-    Where var overflows, for values above about 1e19 in float32, y is beta.
+    Where var overflows, for values above about 1e19 in float32, y is beta; where a row's sum does, y is NaN.
     """
     xp = get_array_module(x)
     centered = x - x.mean(axis=-1, keepdims=True)
