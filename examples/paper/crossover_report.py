@@ -177,4 +177,4 @@ def mark_crossings(axes: "Axes", curves: dict[tuple[str, str], Curve], task: str
         style = {"markerfacecolor": "white" if is_open else color, "markeredgecolor": "black", "zorder": 4}
         axes.plot(pair.of_mean, height, "o", markersize=9, **style)
         told = f"{pair.of_mean:.0f} min"
-        axes.annotate(told, (pair.of_mean, height), xytext=(9, -14), textcoords="offset points")
+        axes.annotate(told, (pair.of_mean, height), xytext=(0, 16), textcoords="offset points", ha="center")
