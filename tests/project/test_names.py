@@ -24,17 +24,12 @@ BRITISH = re.compile(
     r"favour|neighbour|behaviour|centred|\bgrey\b|licence|judgement|artefact|(?:label|cancel|signal|model)l(?:ed\b|ing)",
     re.IGNORECASE,
 )
-every_file = pytest.mark.parametrize(
+
+
+@pytest.mark.parametrize(
     "path", sorted({*FILES, *TOP.glob("*.md")} - EXEMPT), ids=lambda path: str(path.relative_to(TOP))
 )
-
-
-@every_file
-def test_code_and_prose_use_no_retired_word(path):
+def test_code_and_prose_use_no_retired_word_and_american_spelling(path):
     text = re.sub(r"[\s#]+", " ", path.read_text(encoding="utf-8"))
     assert RETIRED.findall(text) == []
-
-
-@every_file
-def test_spelling_is_american_as_in_the_names_of_numpy_and_pytorch(path):
-    assert BRITISH.findall(path.read_text(encoding="utf-8")) == []
+    assert BRITISH.findall(text) == []  # the names of NumPy, PyTorch and fairseq are American
