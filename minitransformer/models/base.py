@@ -184,7 +184,7 @@ class Model(Module, ABC):
 
     def prepare_for_inference(self) -> None:
         """Make all parameters read-only for good, so that kernels may keep copies of them in the layout that multiplies
-        fastest; what is to be changed is ``copy.deepcopy(model)``. Arrays on a GPU stay as they are."""
+        fastest. To change them, use ``copy.deepcopy(model)``. Arrays on a GPU stay as they are."""
         if self.xp is np:
             vector = self.parameters.data
             # The base too: otherwise the vector could be made writable, and the copies of its views would be old.

@@ -56,7 +56,7 @@ def _in_threads(a: np.ndarray, b: np.ndarray, out: np.ndarray | None, add: bool)
 
 
 def prepare_for_inference(array: np.ndarray) -> None:
-    """Make an array read-only. Kernels may keep copies until it is freed, prepared again or found writable by one."""
+    """Make an array read-only. Kernels may keep copies until it is freed, prepared again or made writable."""
     array.flags.writeable = False
     cached_copies[id(array)] = {}
     weakref.finalize(array, cached_copies.pop, id(array), None)
