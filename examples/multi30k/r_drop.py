@@ -1,9 +1,12 @@
-"""R-Drop: two passes over the same sentences, with different dropout masks, must predict alike  [Liang et al. 2021].
+"""R-Drop: the same sentences, twice in a batch with different dropout masks, must give the same predictions
+[Liang et al. 2021].
 
 Importing this lets ``model.kind = "r_drop"`` name a Transformer trained in this way. It translates like any other.
 """
 
 from dataclasses import dataclass
+
+import numpy as np
 
 from minitransformer.autograd import Tensor, functions
 from minitransformer.batch import Batch
@@ -30,17 +33,19 @@ class RDropTransformer(Transformer):
         if dropout is None:
             return super().loss(batch)
         with self.autocast():
+            src, tgt_in = (np.concatenate([ids, ids]) for ids in (batch.src, batch.tgt_in))
+            hidden = self._hidden(src, tgt_in, dropout)  # (2 B, T, d_model); each half has masks of its own
+            one, two = (self._logits(half) for half in (hidden[: len(batch.src)], hidden[len(batch.src) :]))  # (N, V)
             targets = batch.tgt_out.reshape(-1)  # (N,), N = B * T
-            one, two = (self._logits(batch, dropout) for _ in range(2))  # (N, V); each draws masks of its own
             smoothed = {"targets": targets, "label_smoothing": self.config.label_smoothing}
             (loss_1, nll_1), (loss_2, nll_2) = (functions.cross_entropy(each, **smoothed) for each in (one, two))
             real = (targets != PAD)[:, None].astype(one.dtype)  # (N, 1)
             divergence = (symmetric_divergence(one, two) * real).sum()
             return (loss_1 + loss_2) * 0.5 + divergence * (self.config.alpha / 4), (nll_1 + nll_2) * 0.5
 
-    def _logits(self, batch: Batch, dropout: DropoutMasks) -> Tensor:
-        hidden = self._hidden(batch.src, batch.tgt_in, dropout)  # (B, T, d_model)
-        return functions.linear(hidden.reshape(-1, hidden.shape[-1]), self.projection.transpose())  # (N, V)
+    def _logits(self, hidden: Tensor) -> Tensor:
+        """(B, T, d_model) to (N, V)"""
+        return functions.linear(hidden.reshape(-1, hidden.shape[-1]), self.projection.transpose())
 
 
 def symmetric_divergence(a: Tensor, b: Tensor) -> Tensor:
