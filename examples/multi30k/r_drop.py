@@ -36,7 +36,7 @@ class RDropTransformer(Transformer):
             src, tgt_in = (np.concatenate([ids, ids]) for ids in (batch.src, batch.tgt_in))
             hidden = self._hidden(src, tgt_in, dropout)  # (2 B, T, d_model); each half has masks of its own
             one, two = (self._logits(half) for half in (hidden[: len(batch.src)], hidden[len(batch.src) :]))  # (N, V)
-            targets = batch.tgt_out.reshape(-1)  # (N,), N = B * T
+            targets = self.xp.asarray(batch.tgt_out.reshape(-1))  # (N,), N = B * T
             smoothed = {"targets": targets, "label_smoothing": self.config.label_smoothing}
             (loss_1, nll_1), (loss_2, nll_2) = (functions.cross_entropy(each, **smoothed) for each in (one, two))
             real = (targets != PAD)[:, None].astype(one.dtype)  # (N, 1)

@@ -23,7 +23,7 @@ def rungs(updates: int) -> dict[str, list[dict]]:
         "peak rate": [{"training.learning_rate": rate} for rate in (0.003, 0.005)],
         "more updates": [{"training.updates": updates}],
         "dropout places": [{"model.p_drop_attention": 0.1, "model.p_drop_ffn": 0.1}, AS_BELOW],
-        "BPE dropout": [{"data.bpe_dropout": 0.1}],
+        "BPE dropout": [{"data.bpe_dropout": 0.1}, AS_BELOW],
         "R-Drop": [{"model.kind": "r_drop", "model.alpha": 5.0}],
     }
 
