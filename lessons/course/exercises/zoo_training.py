@@ -1,4 +1,4 @@
-"""Bug zoo, cages 2, 8, 9 and 10: schedule, two losses, targets."""
+"""Bug zoo, cages 2, 8 and 10: schedule, mean loss, targets."""
 
 import numpy as np
 
