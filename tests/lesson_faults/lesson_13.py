@@ -24,6 +24,11 @@ FAULTS = {
         "The shortest reference": "(abs(option - length), option) -> option",
         "The first reference": "(abs(option - length), option) -> 0",
         "the longer is taken": "length), option) -> length), -option)",
+        "close the first is taken": "(abs(option - length), option) -> abs(option - length)",
+        "close the last is taken": (
+            "min(options -> min(options[::-1]",
+            "(abs(option - length), option) -> abs(option - length)",
+        ),
     },
     "corpus": {
         "takes n-grams away": "count[1] for count in counts -> len(h) - n + 1 for h in hypotheses",

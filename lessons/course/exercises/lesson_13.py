@@ -14,6 +14,7 @@ def brevity_penalty_inputs(rng):
     yield [4], [[5]]
     yield [8], [[5]]
     yield [6], [[7, 5]]
+    yield [6, 8], [[5, 7], [10]]
     yield [2, 9], [[5], [3]]
     yield [9, 3], [[5, 10], [8]]
     for _ in range(4):
@@ -41,7 +42,7 @@ BREVITY_PENALTY = Exercise(
     "13_bleu.brevity_penalty",
     brevity_penalty_inputs,
     reference=penalty_with(),
-    tested="nine files: too short, too long, two references, and one with a tie",
+    tested="ten files: too short, too long, two references, and two with a tie, the shorter first or last",
     mistakes=(
         Mistake(
             "The penalty stands the wrong way round: it punishes what is longer than the reference.",
@@ -78,6 +79,14 @@ BREVITY_PENALTY = Exercise(
         Mistake(
             "Of two references equally close the longer is taken; take the shorter.",
             penalty_with(lambda length, options: min(options, key=lambda o: (abs(o - length), -o))),
+        ),
+        Mistake(
+            "Of two references equally close the first is taken; take the shorter.",
+            penalty_with(lambda length, options: min(options, key=lambda o: abs(o - length))),
+        ),
+        Mistake(
+            "Of two references equally close the last is taken; take the shorter.",
+            penalty_with(lambda length, options: min(options[::-1], key=lambda o: abs(o - length))),
         ),
     ),
 )
