@@ -26,6 +26,7 @@ FAULTS = {
             math.ceil(math.log(n) / math.log(k)) if dilated else right.layers_needed(n, k, dilated)
         ),
         "One position too far": "n - 1: -> n:",
+        "Expected 3, got 4": lambda n, k, dilated: right.layers_needed(n + dilated, k, dilated),
         "both sides together": "(k - 1) // 2 -> (k - 1)",
         "The dilation of the first layer is 1": "k**layers -> k ** (layers + 1)",
         "not by 2": "k**layers -> 2**layers",

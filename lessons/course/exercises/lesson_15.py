@@ -76,6 +76,7 @@ LAYERS_NEEDED = Exercise(
         (14, 3, True),
         (30, 5, False),
         (20, 3, True),
+        (31, 3, True),
         (41, 3, True),
         (200, 5, True),
         (122, 7, True),
