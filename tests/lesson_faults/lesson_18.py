@@ -41,6 +41,9 @@ FAULTS = {
     "stochastic": {
         "Negative numbers are rounded towards 0": "np.floor -> np.trunc",
         "nearest multiple": "x / spacing + u -> x / spacing + 0.5",
+        "just 1 minus the remainder": lambda x, spacing, u: (
+            (np.floor(x / spacing) + (u > 1 - x / spacing + np.floor(x / spacing))) * spacing
+        ),
         "divide it by the spacing": lambda x, spacing, u: x - x % spacing + spacing * (u >= 1 - x % spacing),
         "not its number": ") * spacing -> )",
         "Up and down are exchanged": lambda x, spacing, u: (

@@ -183,7 +183,7 @@ ADAPTED = Exercise(
 
 
 def stochastic_inputs(rng):
-    yield np.array([0.3, -0.3, 1.0, 0.0]), 1.0, np.array([0.9, 0.9, 0.5, 0.99])
+    yield np.array([0.3, -0.3, 1.0, 0.0, 0.75]), 1.0, np.array([0.9, 0.9, 0.5, 0.99, 0.25])
     yield np.array([0.3, -0.3, 2.5, -2.5]), 0.5, np.array([0.1, 0.1, 0.6, 0.2])
     yield rng.standard_normal((4, 5)), 2.0**-4, rng.random((4, 5))
 
@@ -200,12 +200,13 @@ STOCHASTIC = Exercise(
     "18_half_precision.stochastic",
     stochastic_inputs,
     reference=lambda x, spacing, u: np.floor(x / spacing + u) * spacing,
-    tested="numbers of both signs, some of them multiples already, with three spacings",
+    tested="numbers of both signs, some of them multiples already, one whose u decides by a hair, with three spacings",
     mistakes=(
         Mistake(
             "Going up where u is below the remainder is just as probable; here go up where u is at least 1 minus it.",
             down_or_up(lambda rest, u: u < rest),
         ),
+        Mistake("Where u is just 1 minus the remainder, go up.", down_or_up(lambda rest, u: u > 1.0 - rest)),
         Mistake("This is the nearest multiple: u is not used.", lambda x, s, u: np.round(x / s) * s),
         Mistake("This always rounds down.", lambda x, s, u: np.floor(x / s) * s),
         Mistake(
