@@ -182,6 +182,7 @@ FAULTS = {
         "the new state has t + 1": "return vector, m, v, t + 1 -> return vector, m, v, t",
         "or it divides by zero": "t + 1, rate -> t, rate",
         "not the usual 0.999": "0.98 -> 0.999",
+        "not the usual 10^-8": "1e-9 -> 1e-8",
         "m, v and t are right; vector is not": "return vector -> return -vector",
     },
     "translate": {

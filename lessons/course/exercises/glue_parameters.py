@@ -208,12 +208,13 @@ def update_inputs(rng):
     for n, t in ((2, 0), (3, 4)):
         vector, m, grad = rng.standard_normal((3, n))
         yield (vector, t * m / 10, t * rng.uniform(0.01, 0.1, n), t), grad, 0.01
+    yield (vector, np.zeros(n), np.zeros(n), 0), 1e-8 * grad, 0.01  # so small that eps is seen
 
 
-def update_with(count=lambda t: t + 1, beta1=0.9, beta2=0.98, after=lambda t: t + 1):
+def update_with(count=lambda t: t + 1, beta1=0.9, beta2=0.98, eps=1e-9, after=lambda t: t + 1):
     def wrong(state, grad, rate):
         vector, m, v, t = state
-        return *right.adam_step(vector, grad, m, v, count(t), rate, beta1, beta2, 1e-9), after(t)
+        return *right.adam_step(vector, grad, m, v, count(t), rate, beta1, beta2, eps), after(t)
 
     return wrong
 
@@ -222,7 +223,7 @@ UPDATE = Exercise(
     "my_transformer.update",
     update_inputs,
     reference=right.update,
-    tested="a first update and a fifth one",
+    tested="a first update, a fifth one, and one with tiny gradients",
     parts=("vector", "m", "v", "t"),
     mistakes=(
         Mistake("The number of updates does not go up: the new state has t + 1.", update_with(after=lambda t: t)),
@@ -231,6 +232,7 @@ UPDATE = Exercise(
             update_with(count=lambda t: t),
         ),
         Mistake("beta_2 is 0.98 in section 5.3, not the usual 0.999.", update_with(beta2=0.999)),
+        Mistake("epsilon is 10^-9 in section 5.3, not the usual 10^-8.", update_with(eps=1e-8)),
         Mistake("beta_1 and beta_2 are exchanged.", update_with(beta1=0.98, beta2=0.9)),
     ),
 )
