@@ -189,5 +189,6 @@ FAULTS = {
         "reads the last token alone": "np.array(read) -> np.array(read[-1:])",
         "stands in the last row": "[-1] -> [0]",
         "marks are exchanged": "1, 2, limit -> 2, 1, limit",
+        "is not looked for": "1, 2, limit -> 1, None, limit",
     },
 }

@@ -143,14 +143,14 @@ def translate_with(read=lambda tokens: tokens, begin=1, end=2, row=-1):
 LAST_ALONE = translate_with(lambda tokens: tokens[-1:])
 FIRST_ROW = translate_with(row=0)
 EXCHANGED = translate_with(begin=2, end=1)
+ENDLESS = translate_with(end=-1)
 
 
 def translate_inputs(rng):
-    """Random models, the last of them one that tells the mistakes apart."""
-    functions = [through_translate(each) for each in (right.translate, LAST_ALONE, FIRST_ROW, EXCHANGED)]
-    for n_different in (1, 1, len(functions)):
-        outputs = []
-        while len({str(output) for output in outputs}) < n_different:
+    """Random models: two of them, one that tells three mistakes apart, and one that ends in time."""
+    for mistakes in ((), (), (LAST_ALONE, FIRST_ROW, EXCHANGED), (ENDLESS,)):
+        functions, outputs = [through_translate(each) for each in (right.translate, *mistakes)], []
+        while len({str(output) for output in outputs}) < len(functions):
             vector, src = some_vector(rng), some_tokens(rng, 3)
             for name, value in right.views(vector, SHAPES).items():
                 if value.data.ndim == 1 and "gamma" not in name:
@@ -163,11 +163,12 @@ TRANSLATE = Exercise(
     "my_transformer.translate",
     translate_inputs,
     reference=right.translate,
-    tested="three sources, with random parameters",
+    tested="four sources, with random parameters",
     mistakes=(
         Mistake("The decoder reads the last token alone: it must read all that is written so far.", LAST_ALONE),
         Mistake("The logits of the first position are used; the next token stands in the last row.", FIRST_ROW),
         Mistake("The numbers of the marks are exchanged: 1 begins a sentence, 2 ends it.", EXCHANGED),
+        Mistake("The end mark, 2, is not looked for: stop at it, and leave it out.", ENDLESS),
     ),
     through=through_translate,
 )
