@@ -1,6 +1,6 @@
 """Sec. 3.5 measured: sinusoids against learned positions beyond the training length, and why 10000.
 
-    python -m examples.paper.positions            about three hours on one core; into results/positions.*
+    python -m examples.paper.positions            about four hours on one core; into results/positions.*
     python -m examples.paper.positions --quick    small sizes; writes nothing
 
 A Transformer learns to copy sequences up to a length and is tested on longer ones, which it has never seen: with
@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from examples.paper.positions_figure import draw
 from examples.paper.positions_report import PAPER_BASE, markdown
 from examples.paper.trials import Experiment, learn, main
 from minitransformer.autograd import Tensor, no_grad
@@ -135,7 +136,7 @@ def names(settings: dict) -> list[str]:
     return [*kinds, "learned, random offsets", control, *others]
 
 
-EXPERIMENT = Experiment("positions", __doc__, SETTINGS, QUICK, names, trial, markdown)
+EXPERIMENT = Experiment("positions", __doc__, SETTINGS, QUICK, names, trial, markdown, draw)
 
 if __name__ == "__main__":
     sys.exit(main(EXPERIMENT))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
@@ -28,6 +29,9 @@ from minitransformer.nn import ParameterVector
 from minitransformer.optim import Adam, clip_gradient_norm, learning_rate
 from minitransformer.workers import limit_threads
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -38,7 +42,7 @@ class Experiment:
     program: its name, after which its results are named   description: for ``--help``
     settings: of the trials, JSON   quick: those that ``--quick`` replaces
     names: of the trials for these settings   trial: maps (name, seed, settings) to what it measured, JSON
-    markdown: the page of the results
+    markdown: the page of the results   draw: their picture, if there is one
     """
 
     program: str
@@ -48,6 +52,7 @@ class Experiment:
     names: Callable[[dict], list[str]]
     trial: Callable[[str, int, dict], dict]
     markdown: Callable[[Sequence[dict]], str]
+    draw: "Callable[[Sequence[dict]], Figure] | None" = None
 
 
 @report_errors
@@ -103,8 +108,8 @@ def run(experiment: Experiment, arguments: argparse.Namespace) -> None:
     done = {result["key"] for result in results}
     whole = [each for each in results if done.issuperset((name, each["seed"]) for name in names)]
     with showing(arguments.results):
-        text = experiment.markdown(whole)
-    write_report(arguments.results, text)
+        text, figure = experiment.markdown(whole), experiment.draw(whole) if experiment.draw else None
+    write_report(arguments.results, text, figure)
 
 
 def learn(parameters: ParameterVector, compute_gradients: Callable[[], None], updates: int, peak_rate: float) -> None:

@@ -20,6 +20,7 @@ from examples.paper import (
     long_range,
     long_range_report,
     positions,
+    positions_figure,
     positions_report,
     program,
     recurrent,
@@ -151,19 +152,24 @@ def test_a_base_is_good_only_if_no_other_is_shown_better_and_alike_only_within_t
     ]
 
 
-def test_a_page_shows_the_control_where_it_was_measured():
-    results = committed("positions")
-    more = [
-        each | {"name": name, "copied": [1.0] * 9, "ended": [0.25] * 9, "sequences": [1.0] * 9}
-        for each in results
-        for name in [f"{each['name']}, random offsets"]
-        if each["name"] == positions_report.OURS
-    ]
-    assert "control" not in positions_report.markdown(results)
-    page = positions_report.markdown(results + more)
+def test_the_page_of_positions_shows_the_control_in_every_table():
+    control = {"copied": [1.0] * 9, "ended": [0.25] * 9, "sequences": [1.0] * 9}
+    results = [each | (control if each["name"] == positions_report.CONTROL else {}) for each in committed("positions")]
+    page = positions_report.markdown(results)
     assert "| symbols reached beyond training: 16 |" in page
-    assert page.count("| base 10000, random offsets |") == 4 and page.count("| base 10 |") == 3
+    assert page.count("| base 10000, random offsets |") == 4 and page.count("| base 10 |") == 5
     assert "| base 10000, random offsets |" + " 25.0 ± 0.0 |" * 9 in page
+
+
+def test_the_picture_of_positions_shows_the_mean_of_all_seeds():
+    need("matplotlib")
+    results = committed("positions")
+    panels = positions_figure.draw(results).axes
+    assert [panel.get_title() for panel in panels] == [f"trained up to {n} symbols" for n in (8, 16, 32, 64)]
+    assert [len(panel.containers) for panel in panels] == [2, 3, 2, 2]
+    name = f"{positions_report.CONTROL}, up to 64"
+    shown = panels[-1].containers[-1].lines[0].get_ydata()
+    assert shown == pytest.approx(100 * np.mean([each["copied"] for each in results if each["name"] == name], axis=0))
 
 
 @pytest.mark.parametrize(
