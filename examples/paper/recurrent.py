@@ -128,6 +128,8 @@ def train_and_score(task: str, model: str, seed: int, settings: dict, directory:
         config = config_of(task, model, seed, folder, settings)
         configs[scale] = replace(config, training=replace(config.training, lr_scale=scale))
         short = replace(configs[scale].training, updates=VALIDATIONS // 3 * config.training.validate_every)
+        if folder.exists():
+            Trainer(configs[scale], corpus, progress=False).folder.leave()  # refuses losses of other settings or data
         if not read_curve(folder, short.updates):
             train(replace(configs[scale], training=short), corpus)
         found[scale] = read_curve(folder, short.updates)[-1][1]

@@ -1,6 +1,7 @@
 """The comparison of the recurrent models with the Transformer: equal parameters, right tasks, honest reports."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from examples.paper import crossover, crossover_tasks
 from examples.paper import recurrent as experiment
 from examples.paper import recurrent_tasks as tasks
 from minitransformer.config import EOS, UNK
+from minitransformer.errors import CheckpointError
 from minitransformer.generation import Hypothesis
 
 
@@ -95,3 +97,12 @@ def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_
     with pytest.raises(InterruptedError):
         experiment.train_and_score("reverse", "GRU", 1, settings, tmp_path)
     assert trained == [*((scale, 4 * every) for scale in losses), (0.5, updates)]
+
+
+def test_no_learning_rate_is_chosen_by_losses_of_other_settings(monkeypatch, tmp_path):
+    monkeypatch.setattr(experiment, "scores_of", lambda *_: {})
+    settings = experiment.SETTINGS | experiment.QUICK | {"updates": {"reverse": [12] * 4}, "lr_scales": [0.2, 1.0]}
+    best = experiment.train_and_score("reverse", "Transformer", 1, settings, tmp_path)["lr_scale"]
+    shutil.rmtree(tmp_path / f"reverse-Transformer-1-{best}")
+    with pytest.raises(CheckpointError, match="warmup_steps must be 500"):
+        experiment.train_and_score("reverse", "Transformer", 1, settings | {"warmup_steps": 50}, tmp_path)
