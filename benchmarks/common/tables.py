@@ -7,6 +7,7 @@ from pathlib import Path
 
 from examples.report import facts_list, machine_facts, of_this_maker, page
 from minitransformer.allocator import keep_freed_memory
+from minitransformer.files import write_text
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -36,7 +37,7 @@ def run_benchmark(
 
 
 def save_results(name: str, table: dict, text: str) -> None:
-    """``table`` to results/NAME.json and ``text`` to results/NAME.md."""
+    """``table`` to results/NAME.json and ``text`` to results/NAME.md; earlier files stay as they are on a full disk."""
     RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")
+    write_text(RESULTS / f"{name}.json", json.dumps(table, indent=1) + "\n")
+    write_text(RESULTS / f"{name}.md", text)

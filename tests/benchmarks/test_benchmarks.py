@@ -1,9 +1,13 @@
 """The benchmarks measure what they say: the replica is our model, the floor is our products, the verdicts are right."""
 
+import errno
+import os
+
 import pytest
 from small_models import random_batch, small_model
 
 from benchmarks import growth
+from benchmarks.common import tables
 from minitransformer.config import TrainingConfig
 from minitransformer.errors import ConfigError
 from minitransformer.nn import DropoutMasks
@@ -77,3 +81,18 @@ def test_growth_measures_more_work_and_memory_for_longer_sentences():
     short, long = (growth.measure(growth.START | {"length": length, "batch": 2}, steps=1) for length in (8, 32))
     assert long["flops"] > 4 * short["flops"] and long["bytes"] > 2 * short["bytes"]
     assert short["seconds"] > 0
+
+
+def test_on_a_full_disk_earlier_results_stay(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "RESULTS", tmp_path)
+    tables.save_results("growth", {"old": 1}, "old\n")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    resource = pytest.importorskip("resource")
+    _, highest = limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, highest))
+    try:
+        with pytest.raises(OSError, match=os.strerror(errno.EFBIG)):
+            tables.save_results("growth", {"new": "1" * 1000}, "new\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
