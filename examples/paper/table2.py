@@ -63,9 +63,9 @@ class Training(NamedTuple):
 
 def add(folders: Sequence[Path]) -> None:
     """Append the costs of these trainings, or nothing if `cost_of` refuses one of them."""
-    names = [result["name"] for result in read_results(OWN)]
-    found = [cost_of(folder, [*names, *(each.name for each in folders[:i])]) for i, folder in enumerate(folders)]
     with opened_alone(OWN) as file:
+        names = [result["name"] for result in read_results(OWN)]
+        found = [cost_of(folder, [*names, *(each.name for each in folders[:i])]) for i, folder in enumerate(folders)]
         for result in found:
             append(file, result)
 

@@ -53,6 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     result["score"] = scores(config, bank, mean.build()[0], trees[arguments.part], config.translation.beam_size)
     result["machine"] = machine_facts()
     with opened_alone(path) as file:
+        check_results(path, result)  # again: the same command may have been started twice
         append(file, result)
     print(json.dumps(result["score"]))
     return 0

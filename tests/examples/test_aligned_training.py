@@ -128,6 +128,20 @@ def test_other_settings_and_results_that_exist_are_refused_by_name(folder, capsy
     assert results() == before and not Path("others.jsonl").exists() and not Path("new").exists()
 
 
+def test_a_command_that_was_started_twice_adds_one_result(folder, capsys, monkeypatch):
+    command, mean_of_last = "Transformer.toml --set training.updates=40", train.mean_of_last
+
+    def mean_after_another(*arguments):
+        with monkeypatch.context() as patched:
+            patched.setattr(train, "mean_of_last", mean_of_last)
+            assert run(command) == 0
+        return mean_of_last(*arguments)
+
+    monkeypatch.setattr(train, "mean_of_last", mean_after_another)
+    assert run(command) == 2
+    assert "must lack the result that is asked for" in capsys.readouterr().err and len(results()) == 1
+
+
 def test_what_is_timed_is_what_is_trained(folder, monkeypatch):
     monkeypatch.setattr(speed, "ROUNDS", 1)
     monkeypatch.setattr(speed, "UPDATES", 3)
