@@ -2,9 +2,11 @@
 average of its last checkpoints, which is the same however often it was interrupted."""
 
 import json
+import operator
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from examples.paper.program import complete_lines, showing
@@ -52,7 +54,8 @@ def learn(
         lines = [line for line in read_metrics(trainer.folder.metrics) if line["kind"] == "valid"]
         point["nll"] = lines[-1]["nll"] if lines else None
         print(json.dumps(point), flush=True)
-        write_text(path, "".join(json.dumps(each) + "\n" for each in [*points, point]))
+        points = sorted([*points, point], key=lambda each: each["update"])
+        write_text(path, "".join(json.dumps(each) + "\n" for each in points))
     return [point for point in read_points(path) if point["update"] in updates]
 
 
@@ -79,6 +82,14 @@ def updates_of_mean(config: Config, count: int) -> list[int]:
 
 
 def read_points(path: Path) -> list[dict]:
-    """The points so far; DataError if a line is not a point."""
+    """The points so far.
+
+    Raises:
+        DataError: a line is not a point or has NaN, or its update is not above that of the line before.
+    """
     with showing(path):
-        return [point | {"update": int(point["update"])} for point in map(json.loads, complete_lines(path))]
+        points = [json.loads(line, parse_constant=int) for line in complete_lines(path)]  # int("NaN") is a ValueError
+        for before, point in pairwise([{"update": 0}, *points]):
+            if not operator.index(point["update"]) > before["update"]:
+                raise ValueError(f"update {point['update']} after {before['update']}")
+    return points

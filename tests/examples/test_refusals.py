@@ -102,7 +102,11 @@ def test_a_mistake_or_damaged_results_get_one_line_and_nothing_is_written(case, 
     assert {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()} == files
 
 
-@pytest.mark.parametrize("text", ["{}", "[]", NESTED, '{"update": "x"}'])
+NO_POINTS = ["{}", "[]", NESTED, '{"update": "x"}', '{"update": 2.5}', '{"update": 2, "score": NaN}']
+OUT_OF_ORDER = ['{"update": 3}', '{"update": 9}', '{"update": 0}']
+
+
+@pytest.mark.parametrize("text", [*NO_POINTS, *OUT_OF_ORDER])
 def test_scores_on_the_way_that_are_none_are_refused(text, tmp_path):
     path = tmp_path / "points.jsonl"
     path.write_text(f'{text}\n{{"update": 3}}\n', encoding="utf-8")
