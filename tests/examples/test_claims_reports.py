@@ -161,6 +161,16 @@ def test_the_page_of_positions_shows_the_control_in_every_table():
     assert "| base 10000, random offsets |" + " 25.0 ± 0.0 |" * 9 in page
 
 
+def test_an_experiment_with_a_picture_writes_it_beside_its_page(monkeypatch, tmp_path):
+    need("matplotlib")
+    path = tmp_path / "results.jsonl"
+    path.write_bytes((RESULTS / "positions.jsonl").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["positions", "--results", str(path)])
+    assert trials.main(positions.EXPERIMENT) == 0
+    assert sorted(each.suffix for each in tmp_path.glob("results.*")) == [".jsonl", ".md", ".png"]
+
+
 def test_the_picture_of_positions_shows_the_mean_of_all_seeds():
     need("matplotlib")
     results = committed("positions")
