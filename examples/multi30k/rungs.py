@@ -15,7 +15,10 @@ AS_BELOW: dict = {}
 
 
 def rungs(updates: int) -> dict[str, list[dict]]:
-    """Rung -> the values to be tried, each as ``section.key``: value.   updates: from the rung "more updates" on"""
+    """Rung -> the values to be tried, each as ``section.key``: value.
+
+    updates: those of the rung "more updates"; "twice the updates" has twice as many
+    """
     return {
         "recipe": [{}],
         "pre-norm": [{"model.norm": "pre"}],
@@ -24,6 +27,7 @@ def rungs(updates: int) -> dict[str, list[dict]]:
         "more updates": [{"training.updates": updates}],
         "dropout places": [{"model.p_drop_attention": 0.1, "model.p_drop_ffn": 0.1}, AS_BELOW],
         "BPE dropout": [{"data.bpe_dropout": 0.1}, AS_BELOW],
+        "twice the updates": [{"training.updates": 2 * updates}, AS_BELOW],
         "R-Drop": [{"model.kind": "r_drop", "model.alpha": 5.0}],
     }
 

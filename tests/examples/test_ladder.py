@@ -87,12 +87,16 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
     ]
     assert climb([*tried, *more[:3]], 2, 99) == middle  # a seed beyond those asked for chooses nothing
     bleu = {"peak_rate_0.003": 31.0, "more_updates": 33.0, "dropout_places": 34.0, "BPE_dropout": 32.5}
+    bleu |= {"twice_the_updates": 33.5}
     results = list(scored(middle, arguments, **bleu))
     assert climb(results, 2, 99)[-1].label == "BPE dropout"
-    results += [each for each in scored(climb(results, 2, 99), arguments, **bleu) if each["name"] == "BPE dropout"]
+    for name in ("BPE dropout", "twice the updates"):
+        results += [each for each in scored(climb(results, 2, 99), arguments, **bleu) if each["name"] == name]
     steps = {step.label: step for step in climb(results, 2, 99)}
     assert steps["mean of 10"].run == "pre-norm"
-    assert steps["BPE dropout"].below == steps["R-Drop"].below == "more updates"  # neither kind of dropout helped
+    below = [steps[name].below for name in ("BPE dropout", "twice the updates", "R-Drop")]
+    assert below == ["more updates", "more updates", "twice the updates"]  # neither kind of dropout helped
+    assert [steps[name].settings["training.updates"] for name in below] == [99, 99, 198]
     for step in list(steps.values())[1:]:
         below = steps[step.below].settings
         added = {key: value for key, value in step.settings.items() if below.get(key) != value}
@@ -100,7 +104,8 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
         one_run.config_of(step, 1, arguments)
     assert steps["R-Drop"].settings["training.learning_rate"] == 0.003 and steps["R-Drop"].checkpoints == 10
     folders = {step.label: one_run.folder_of(step, 1, arguments) for step in steps.values() if step.run == step.label}
-    assert folders["more updates"] == folders["peak rate 0.003"] and len(set(folders.values())) == len(folders) - 1
+    assert folders["twice the updates"] == folders["more updates"] == folders["peak rate 0.003"]
+    assert len(set(folders.values())) == len(folders) - 2
     passed = {"peak rate 0.005", "dropout places", "BPE dropout"}
     assert ladder_report.not_kept(list(steps.values())) == passed
     text = ladder_report.markdown(results, list(steps.values()), arguments, "")
@@ -191,7 +196,8 @@ def test_a_killed_run_goes_on_and_results_of_other_settings_and_a_second_test_ar
     assert ladder.main([*options, "--only", "recipe", "--processes=1"]) == 0
     results = [json.loads(line) for line in (path / "ladder.jsonl").read_text().splitlines()]
     assert [result["seed"] for result in results] == [1, 2]
-    assert "BPE dropout, R-Drop." in (path / "ladder.md").read_text() and (path / "ladder.png").exists()
+    assert "BPE dropout, twice the updates, R-Drop." in (path / "ladder.md").read_text()
+    assert (path / "ladder.png").exists()
     step = climb([], 2, 99)[0]
     check_a_killed_run(step, path, options, arguments, results[0])
     for refused, words in (
