@@ -2,7 +2,11 @@
 
 import errno
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from small_models import random_batch, small_model
 
@@ -81,6 +85,15 @@ def test_growth_measures_more_work_and_memory_for_longer_sentences():
     short, long = (growth.measure(growth.START | {"length": length, "batch": 2}, steps=1) for length in (8, 32))
     assert long["flops"] > 4 * short["flops"] and long["bytes"] > 2 * short["bytes"]
     assert short["seconds"] > 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="there is no /proc to read the peak from")
+def test_the_peak_of_a_step_is_that_of_its_own_process_alone():
+    held = np.ones(40_000_000)  # which a child's ru_maxrss would count
+    code = "from benchmarks.step_memory import peak_bytes; print(peak_bytes())"
+    command, root = [sys.executable, "-c", code], Path(__file__).parents[2]
+    child = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
+    assert 0 < int(child.stdout) < held.nbytes
 
 
 def test_on_a_full_disk_earlier_results_stay(tmp_path, monkeypatch):
