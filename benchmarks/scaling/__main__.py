@@ -47,7 +47,10 @@ def on_ranks(start: str, threads: int, **task: object) -> object:
 def measure_sums(quick: bool) -> list[dict]:
     """Seconds of a sum over two ranks by bytes; lowest of some, the two ways in turn."""
     task = {"what": "sum", "lengths": LENGTHS[:4] if quick else LENGTHS, "repeats": 2 if quick else 10}
-    runs = {start: [on_ranks(start, 1, **task) for _ in range(1 if quick else 3)] for start in ("launch", "mpiexec")}
+    runs: dict[str, list] = {"launch": [], "mpiexec": []}
+    for _ in range(1 if quick else 3):
+        for start, found in runs.items():
+            found.append(on_ranks(start, 1, **task))
     return [
         {"bytes": rows[0]["bytes"]} | {start: min(run[number]["seconds"] for run in runs[start]) for start in runs}
         for number, rows in enumerate(zip(*runs["launch"], strict=True))
