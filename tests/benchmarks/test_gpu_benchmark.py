@@ -143,7 +143,7 @@ def train(tmp_path, rng):
 def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     settings = ["training.save_every=5", "training.validate_every=5", "training.log_every=5", "data.tgt_tokens=64"]
     settings.append("training.keep_checkpoints=6")
-    first = train(4.0, "training.updates=4000", *settings)
+    first = train(1.0, "training.updates=4000", *settings)
     assert 0 < first["updates"] < 4000 and "BLEU" not in first
     assert first["left to do"] == f"{4000 - first['updates']} updates: call it again"
     second = train(160.0, f"training.updates={first['updates'] + 10}", *settings)
