@@ -159,6 +159,7 @@ CASES = [
     case("getitem", "a slice", (5, 4), index=slice(1, 4)),
     case("getitem", "a step back and an ellipsis", (5, 2, 4), index=(slice(None, None, -2), ..., 1)),
     case("getitem", "repeated rows", (5, 4), index=np.array([0, 3, 3, 1, 3])),
+    case("getitem", "a list with a repeated row", (5, 4), index=[0, 3, 3]),
     case("getitem", "pairs of indices", (5, 4), index=(np.array([0, 2, 2]), np.array([1, 3, 3]))),
     case("concatenate", "two along the last axis", (2, 3, 3), (2, 3, 4)),
     case("concatenate", "three along the first axis", (1, 4), (2, 4), (3, 4), axis=0),
