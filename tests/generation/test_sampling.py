@@ -42,6 +42,13 @@ def test_tokens_come_as_often_as_they_are_probable(options, expected):
     np.testing.assert_allclose(shares(**options), [0, 0, *expected], atol=2 / N)
 
 
+def test_equally_probable_tokens_have_shares_of_equal_length():
+    """A draw where two shares meet belongs to the second; half of the tokens have half of the probability."""
+    logits, draws = np.zeros((4, 6)), np.array([0.0, 0.25, 0.5, 0.75])
+    assert draw_tokens(logits, draws, 1.0, top_k=0, top_p=1.0).tolist() == [2, 3, 4, 5]
+    assert draw_tokens(logits, draws, 1.0, top_k=0, top_p=0.5).tolist() == [2, 2, 3, 3]
+
+
 @pytest.mark.parametrize("kind", ["transformer", "language_model"])
 def test_at_temperature_zero_it_is_greedy_search(rng, kind):
     model, src = small_model(rng, kind=kind), np.array([[5, 6, 7, EOS], [8, EOS, 0, 0]])
