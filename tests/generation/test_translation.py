@@ -51,6 +51,13 @@ def test_a_line_is_translated_as_beam_search_translates_its_ids(tokenizer):
     assert translate_lines(model, tokenizer, [LINES[3]], config) == [tokenizer.decode(expected[0].ids)]
 
 
+def test_words_after_any_number_of_spaces_are_translated(tokenizer):
+    model, config = model_for(tokenizer), TranslationConfig(beam_size=1, max_extra=3, max_input_length=5)
+    lines = ["a" + " " * 5000 + "dog", "a dog", "a"]
+    spaced, plain, cut = translate_lines(model, tokenizer, lines, config)
+    assert spaced == plain != cut
+
+
 def test_what_answers_like_a_model_translates_like_it(tokenizer):
     model = model_for(tokenizer)
     one = SimpleNamespace(config=model.config, max_positions=None, start=model.start, decode_step=model.decode_step)
