@@ -7,7 +7,8 @@ import pytest
 from small_models import check_derivative, random_batch, small_model
 
 from minitransformer.autograd import Tensor
-from minitransformer.models import ImportedConfig, ImportedTransformer
+from minitransformer.config import model_section
+from minitransformer.models import ImportedConfig, ImportedTransformer, build_model
 from minitransformer.models.imported import ACTIVATIONS
 
 DEFINITIONS = {
@@ -29,6 +30,15 @@ def test_the_gradient_of_the_loss_is_that_of_finite_differences(activation, rng)
     """With a bias on the logits, final norms after post-norm, another epsilon, and dropout."""
     options = {"activation": activation, "output_bias": True, "final_norm": True, "norm_eps": 1e-2, "p_drop_ffn": 0.2}
     check_derivative(small_model(rng, kind="imported", **options), random_batch(rng), rng)
+
+
+@pytest.mark.parametrize("norm", ["post", "pre"])
+def test_with_none_of_its_options_it_is_the_transformer(norm):
+    shape = {"vocab_size": 11, "n_layers": 1, "d_model": 8, "n_heads": 2, "d_ff": 12, "norm": norm}
+    plain, imported = (build_model(model_section(kind)(kind=kind, **shape)) for kind in ("transformer", "imported"))
+    for model in (plain, imported):
+        model.parameters.data *= 1e-2  # so that the variances are as small as the epsilon of the norms
+    np.testing.assert_array_equal(imported([[4, 2]], [[1, 5]]).data, plain([[4, 2]], [[1, 5]]).data)
 
 
 def test_epsilon_and_final_norm_change_the_result():
