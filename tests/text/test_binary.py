@@ -41,17 +41,18 @@ def test_any_number_of_processes_writes_the_same_bytes(texts, pairs, tmp_path, m
         assert (tmp_path / "again" / name).read_bytes() == (pairs / name).read_bytes(), name
 
 
-def test_large_vocabularies_keep_their_ids(tmp_path):
-    """The smallest that 16 bits do not hold."""
+@pytest.mark.parametrize(("n", "size"), [(65_532, 2), (65_533, 4)])
+def test_large_vocabularies_keep_their_ids(tmp_path, n, size):
+    """The largest that 16 bits hold, and the smallest that they do not."""
     files = (tmp_path / "a.en", tmp_path / "a.de")
     for path in files:
-        path.write_text(f"{chr(0x10000 + 65_532)} x\n", encoding="utf-8")
-    base = [chr(0x10000 + number) + END for number in range(65_533)]
+        path.write_text(f"{chr(0x10000 + n - 1)} x\n", encoding="utf-8")
+    base = [chr(0x10000 + number) + END for number in range(n)]
     tokenizer = Tokenizer("words", base, [])
     binarize(tokenizer, [files], tmp_path / "ids")
     _, found, _ = open_pairs(tmp_path / "ids")
-    assert found[0].tolist() == [4 + 65_532, UNK]
-    assert (tmp_path / "ids" / "src.ids").stat().st_size == 4 * 2
+    assert found[0].tolist() == [4 + n - 1, UNK]
+    assert (tmp_path / "ids" / "src.ids").stat().st_size == size * 2
 
 
 def test_a_text_that_cannot_be_encoded_leaves_no_folder(texts, tmp_path):

@@ -102,6 +102,16 @@ def test_a_damaged_folder_is_refused_in_one_line(pairs, tmp_path, damage):
     assert "\n" not in str(caught.value) and str(folder) in str(caught.value)
 
 
+def test_a_sentence_must_fit_into_max_length_with_its_eos(pairs, tmp_path):
+    longest = max(len(ids) for side in open_pairs(pairs)[1:] for ids in side)
+    folder = shutil.copytree(pairs, tmp_path / "ids")
+    header_with(lambda header: header.update(max_length=longest + 1))(folder)
+    open_pairs(folder)
+    header_with(lambda header: header.update(max_length=longest))(folder)
+    with pytest.raises(DataError, match=f"must have from 1 to {longest - 1} tokens, got {longest}"):
+        open_pairs(folder)
+
+
 @pytest.mark.parametrize(
     ("id_", "message"),
     [
