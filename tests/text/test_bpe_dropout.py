@@ -62,7 +62,8 @@ def test_nothing_left_out_is_plain_and_everything_left_out_is_symbols():
     rng = random.Random(3)
     for _ in range(300):
         word = rng.choices("abcx", k=rng.randint(0, 12))
-        assert apply_merges_with_dropout(word, RANKS, 0.0, rng.random) == apply_merges(word, RANKS)
+        for draw in (rng.random, lambda: 0.0):
+            assert apply_merges_with_dropout(word, RANKS, 0.0, draw) == apply_merges(word, RANKS)
         assert apply_merges_with_dropout(word, RANKS, 0.5, lambda: 0.0) == word
 
 
