@@ -1,5 +1,6 @@
 """The tokenizer: encoding and decoding lose nothing, and ids have a fixed order."""
 
+import gc
 import random
 import re
 
@@ -136,6 +137,17 @@ def test_caching_words_does_not_change_their_ids_and_takes_bounded_memory(monkey
     assert small.encode_lines(TEXT) == once and 0 < len(small._ids_of) <= 3
     small.encode("a" * (tokenizer_module.CACHED_LENGTH + 1))  # too long a chunk to be kept
     assert all(len(chunk) <= tokenizer_module.CACHED_LENGTH for chunk in small._ids_of)
+
+
+def test_encoding_leaves_the_garbage_collector_as_it_was():
+    try:
+        for switch in (gc.disable, gc.enable):
+            switch()
+            before = gc.isenabled()
+            BY_BYTES.encode_lines(["a b"])
+            assert gc.isenabled() == before
+    finally:
+        gc.enable()
 
 
 # The command
