@@ -64,6 +64,16 @@ def test_pieces_are_those_of_the_library(rng, rule, options):
         assert ours.encode(line) == library.encode(line, out_type=str), repr(line)
 
 
+def test_equal_sums_and_unknown_characters_are_judged_as_the_library_does():
+    """One "aa" is as good as two "a"; "yz" is worth more than "xy" and "z", but not the price of an unknown "x"."""
+    scores = {"<unk>": 0.0, "\u2581": -1.0, "a": -1.0, "aa": -2.0, "xy": -20.0, "z": -5.0, "yz": -1.0}
+    pieces = (field(1, text.encode()) + b"\x15" + struct.pack("<f", score) for text, score in scores.items())
+    data = b"".join(field(1, piece + b"\x18\x02" * (not number)) for number, piece in enumerate(pieces))
+    library = need("sentencepiece").SentencePieceProcessor(model_proto=data)
+    for line, pieces in {"aa": ["aa"], "aaa": ["a", "aa"], "xyz": ["xy", "z"]}.items():
+        assert UnigramModel(data, "model").encode(line) == library.encode(line, out_type=str) == ["\u2581", *pieces]
+
+
 @pytest.mark.slow
 def test_pieces_are_those_of_the_library_on_corpora_and_all_of_unicode(data_folder, rng):
     files = sorted(data_folder.glob("*/*.??"))
