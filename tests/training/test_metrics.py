@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from small_models import random_batch, small_model
 from tiny_run import tiny_config, tiny_corpus, tiny_trainer
 
 from minitransformer.errors import DataError
 from minitransformer.text import pad_batch
-from minitransformer.training import StepResult, Trainer, read_metrics
+from minitransformer.training import StepResult, Trainer, evaluate_loss, perplexity, read_metrics
 from minitransformer.training.metrics import Meter
 
 
@@ -69,6 +70,15 @@ def test_means_are_of_tokens_rates_of_time_and_norms_of_updates():
     assert meter.means() == pytest.approx(means)
     meter.add(StepResult(1e6, 1e6, 100, 1.0, 0.1), 1.0)
     assert meter.means()["ppl"] == np.inf
+    assert perplexity(709.9) == np.inf and perplexity(700.0) == np.exp(700.0)  # e^709.8 is beyond float64
+
+
+def test_validation_keeps_nothing_for_a_backward_pass(rng, monkeypatch):
+    model, found = small_model(rng), []
+    loss = model.loss
+    monkeypatch.setattr(model, "loss", lambda batch: found.append(loss(batch)) or found[-1])
+    evaluate_loss(model, [random_batch(rng)])
+    assert [each.node for each in found[0]] == [None, None]
 
 
 def test_only_an_unfinished_last_line_of_metrics_is_ignored(tmp_path):
