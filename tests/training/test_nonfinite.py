@@ -94,6 +94,13 @@ def test_an_update_that_is_not_finite_leaves_parameters_and_adam_as_they_were(rn
             np.testing.assert_array_equal(adam.m, 0.0)
 
 
+def test_loss_and_gradient_must_both_be_finite(rng):
+    accumulator = GradientAccumulator(small_model(rng).parameters)
+    values = (1.0, np.nan, np.inf, -np.inf)
+    finite = [(loss, norm) for loss in values for norm in values if accumulator.is_finite(loss, norm)]
+    assert finite == [(1.0, 1.0)]
+
+
 def test_a_skipped_update_is_recorded_and_all_others_are_made(tmp_path, monkeypatch):
     damage(monkeypatch, [5, 6, 9], "embedding", 7, np.nan)
     monkeypatch.setattr(nonfinite, "MAX_SKIPPED", 3)  # in a row, as these are not
