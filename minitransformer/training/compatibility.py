@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 
 import minitransformer
+from minitransformer.backend import to_numpy
 from minitransformer.checkpoints import Checkpoint, RunFolder, load_checkpoint
 from minitransformer.checkpoints.same_run import MAY_CHANGE, changed_settings
 from minitransformer.config import Config
 from minitransformer.distributed import Communicator
 from minitransformer.errors import CheckpointError, RanksError, quote
 from minitransformer.files import file_hash
+from minitransformer.models import Model
 
 # Paths, and settings that concern only one machine.
 MAY_DIFFER_BETWEEN_RANKS = {"data": MAY_CHANGE["data"], "training": {"directory", "threads"}}
@@ -83,9 +85,24 @@ def check_same_job(ranks: Communicator, config: Config, fingerprint: str) -> Non
         for name, value in tables[section].items()
         if name not in MAY_DIFFER_BETWEEN_RANKS.get(section, ())
     }
+    _check_same(ranks, facts)
+
+
+def check_same_start(ranks: Communicator, model: Model) -> None:
+    """Refuse to begin with parameters other than rank 0's: training.init_from may be another file on another machine.
+
+    Raises:
+        RanksError: as `check_same_job`.
+    """
+    if ranks.size > 1:
+        digest = hashlib.sha256(to_numpy(model.parameters.data)).hexdigest()
+        _check_same(ranks, {"the initial parameters (hash; the file of training.init_from)": digest})
+
+
+def _check_same(ranks: Communicator, facts: dict) -> None:
     first, *others = (json.loads(text) for text in ranks.gather_text(json.dumps(facts)))
     for rank, theirs in enumerate(others, start=1):
-        for name in first | theirs:  # the code first
+        for name in first | theirs:  # the first that differs, in this order
             if first.get(name) != theirs.get(name):
                 raise RanksError(
                     f"rank {rank} must have rank 0's value of {name}, {_format(first.get(name))}, "

@@ -20,7 +20,7 @@ from minitransformer.models import build_model
 from minitransformer.optim import Adam, LossScale
 from minitransformer.planning.flops import Cost, batch_flops, measure_rate
 from minitransformer.training.accumulation import GradientAccumulator, threads_of_rank
-from minitransformer.training.compatibility import check_same_job, check_same_run, newest_for_all
+from minitransformer.training.compatibility import check_same_job, check_same_run, check_same_start, newest_for_all
 from minitransformer.training.corpus import Corpus, with_vocabulary
 from minitransformer.training.init_from import initialize
 from minitransformer.training.metrics import StepResult
@@ -244,5 +244,6 @@ class Trainer:
         else:
             self.progress.write(self.corpus.left_out())
             self.progress.write(initialize(self.model, self.corpus.tokenizer, self.config.training.init_from))
+            check_same_start(self.ranks, self.model)
         lines = self.recorder.cut_after(self.update)
         self.validated_update = max((line["update"] for line in lines if line["kind"] == "valid"), default=0)

@@ -2,17 +2,20 @@
 
 import sys
 from contextlib import nullcontext
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 from rank_jobs import as_threads, check_error, in_threads, run
 from recorded_cuda import Cuda, World
-from tiny_run import tiny_config
+from tiny_run import tiny_config, tiny_corpus
 
 from minitransformer.config import TrainingConfig
 from minitransformer.distributed import ProcessGroup, init_process_group, process_group
 from minitransformer.distributed.nccl import NcclCommunicator, pass_id_by_file
 from minitransformer.distributed.process_group import LAUNCHERS, SLURM_JOB, find_ranks
 from minitransformer.errors import ConfigError, MissingPackageError, RanksError
+from minitransformer.training import trainer
 from minitransformer.training.compatibility import check_same_job
 
 SLURM = {"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}
@@ -127,6 +130,19 @@ def test_ranks_with_several_other_settings_all_name_the_first():
             check_same_job(ranks, tiny_config("same", **(others if ranks.rank else {})), "")
 
     as_threads(2, compare)
+
+
+def test_ranks_that_begin_with_other_parameters_are_refused(tmp_path, no_launcher):
+    """A fault: training.init_from was another file on another machine, and each rank trained a model of its own."""
+    numbers = count()
+    no_launcher.setattr(trainer, "initialize", lambda model, *_: model.parameters.data.fill(next(numbers)))
+
+    def begin(ranks):
+        group = SimpleNamespace(connect=lambda settings, on_gpu: ranks)
+        with pytest.raises(RanksError, match="rank 1 must have rank 0's value of the initial parameters .hash; the"):
+            trainer.Trainer(tiny_config(tmp_path), tiny_corpus(), progress=False, process_group=group)
+
+    as_threads(2, begin)
 
 
 def test_ranks_of_mpi_without_mpi4py_are_refused_once_on_each_machine(no_launcher):
