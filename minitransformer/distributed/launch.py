@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import BaseContext, SpawnProcess
 
 from minitransformer.blas import core_count
 from minitransformer.distributed.local import SharedMemory
@@ -46,7 +46,7 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
     threads = str(max(1, core_count() // size))  # the ranks share the cores; BLAS reads this when it is loaded
     os.environ |= {"OPENBLAS_NUM_THREADS": threads, "PYTHONWARNINGS": QUIET} | os.environ
     context = multiprocessing.get_context("spawn")  # never a fork of a process that may have used CUDA
-    shared, started, noted = SharedMemory(size, context), {}, []
+    shared, started, noted = _share(size, context), {}, []
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # in the ranks too, until each has a session of its own
@@ -66,6 +66,17 @@ def launch(work: Work, size: int, print_error: Callable[[str], object], format_e
             process.join()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _share(size: int, context: BaseContext) -> SharedMemory:
+    """This starts Python's resource tracker, which ignores SIGINT and SIGTERM, and must not end with the terminal."""
+    if not hasattr(signal, "SIGHUP"):
+        return SharedMemory(size, context)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which it inherits
+    try:
+        return SharedMemory(size, context)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def _wait(

@@ -57,7 +57,8 @@ def endless_job(tmp_path, request):
     """``launch`` with two ranks, or as many as the test says, that have written a checkpoint."""
     settings = '{"updates": 1000000, "timeout": 1.5}'
     command = launch_command(getattr(request, "param", 2), "ranked_run.py", tmp_path, settings)
-    process = subprocess.Popen(command, env=environment(), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    options = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "start_new_session": True}
+    process = subprocess.Popen(command, env=environment(), **options)
     wait_for_checkpoint(tmp_path)
     yield process
     process.kill()  # where the test has failed; the ranks end with it
@@ -71,7 +72,7 @@ def endless_job(tmp_path, request):
     indirect=["endless_job"],
 )
 def test_a_signal_makes_the_ranks_save_and_leave(tmp_path, endless_job, number):
-    endless_job.send_signal(number)
+    os.killpg(endless_job.pid, number)  # as a terminal does
     assert endless_job.wait(20) == 128 + number
     assert endless_job.stderr.read() == ""
     trained = [line for line in read_metrics(tmp_path / "metrics.jsonl") if line["kind"] == "train"]  # every 2 updates
