@@ -15,7 +15,9 @@ SMALL = 1 << 16
 class SharedMemory:
     """What ``size`` ranks share: made by the process that starts them, and passed on as an argument.
 
-    It has no name in any folder, so it is gone with the last process, in whatever way that ends.
+    The arrays have no name in any folder, so they are gone with the last process, in whatever way that ends. The
+    semaphores have names. The process that starts the ranks deletes these when it ends, and Python's resource tracker
+    does if it is killed. If both are killed at once, 32 bytes for each rank remain in /dev/shm.
     """
 
     def __init__(self, size: int, context: BaseContext):
