@@ -141,9 +141,10 @@ def newest_checkpoints(directory: str | Path, count: int) -> list[Path]:
     Raises:
         CheckpointError: there are fewer, ``directory`` is a file, or the last one cannot be read.
     """
-    if os.path.isfile(directory):
-        raise CheckpointError(f"checkpoint: {directory} must be the training.directory of a run, got a file")
     paths = RunFolder(directory).paths()
+    if not paths:
+        got = "a file" if os.path.isfile(directory) else "none with checkpoints that can be read"
+        raise CheckpointError(f"checkpoint: {directory} must be the training.directory of a run, got {got}")
     if count < 1 or len(paths) < count:
         raise CheckpointError(
             f"checkpoint: {directory} must hold the number of checkpoints asked for, got {len(paths)}, asked {count}; "

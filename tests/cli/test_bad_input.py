@@ -112,7 +112,8 @@ CASES = [
     ("import zip.npz -o model2.npz", "zip.npz: must be an .npz of arrays, got a damaged or foreign file"),
     ("import none.npz -o model2.npz", "none.npz: cannot be read: No such file"),
     ("import /dev/null -o model2.npz", "SOURCE must be a folder or an ordinary file, got the device or pipe /dev/null"),
-    ("average --last 3 folder -o mean.npz", "got 0, asked 3"),
+    ("average --last 3 folder -o mean.npz", "folder must be the training.directory of a run, got none with checkpo"),
+    ("average --last 3 done -o mean.npz", "got 1, asked 3; ask for fewer"),
     ("average --last 0 folder -o mean.npz", "argument --last: must be an integer from 1 to 999999999, got '0'"),
     ("average --last 3 a b -o mean.npz", "--last must be used with one"),
     # Options
