@@ -88,7 +88,7 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
         say(why)  # first: if the CPU refuses something, such as half precision, the unused GPU may be why
     with rules as hashes, detect_anomaly(arguments.detect_anomaly):
         trainer = Trainer(config, profile=profile, process_group=process_group, rules=hashes)
-        outcome = trainer.run()
+        before, outcome = trainer.update, trainer.run()
     folder, say = trainer.folder.directory, trainer.progress.write  # of rank 0 alone, and forgiving if nobody reads it
     if profile is not None and profile.updates:
         threads = trainer.workers.size
@@ -97,10 +97,12 @@ def run_in_group(arguments: argparse.Namespace, process_group: "ProcessGroup") -
         say(f"{folder / 'profile.json'}: where the time of an update goes")
     state = "done" if outcome.signal is None else "stopped; the same command resumes from here"
     say(f"{folder}: {outcome.update} updates, {state}")
-    if is_rank_0 and outcome.signal is None and outcome.update:
+    path = folder / "cost.json"
+    is_known = outcome.update == before and path.exists()  # measured again, other ranks or a busy machine change it
+    if is_rank_0 and outcome.signal is None and outcome.update and not is_known:
         cost = trainer.cost()
-        write_text(folder / "cost.json", json.dumps(cost.to_dict(), indent=1) + "\n")
-        say(f"{folder / 'cost.json'}: {cost.formula:.1e} FLOPs by formula, {cost.paper:.1e} as the paper counts")
+        write_text(path, json.dumps(cost.to_dict(), indent=1) + "\n")
+        say(f"{path}: {cost.formula:.1e} FLOPs by formula, {cost.paper:.1e} as the paper counts")
     return outcome.exit_status
 
 

@@ -43,6 +43,8 @@ def test_a_signal_gives_its_exit_code_and_the_same_command_goes_on(run, tmp_path
     assert not (tmp_path / "cost.json").exists()
     assert main(argv) == 0 and (tmp_path / "cost.json").exists()
     assert "4 updates, done" in capsys.readouterr().err
+    (tmp_path / "cost.json").write_text("of the run, not of this call", encoding="utf-8")
+    assert main(argv) == 0 and (tmp_path / "cost.json").read_text(encoding="utf-8") == "of the run, not of this call"
 
 
 def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, type_in, capsys):
