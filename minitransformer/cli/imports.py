@@ -42,8 +42,9 @@ def run_import(arguments: argparse.Namespace) -> None:
     names = {"n_heads": arguments.heads, "norm": arguments.norm, "activation": arguments.activation}
     names |= {"tokenizer": arguments.tokenizer}
     options = {name: value for name, value in names.items() if value is not None}
-    if source.exists() and not (source.is_dir() or source.is_file()):
-        raise ConfigError(f"import: SOURCE must be a folder or an ordinary file, got the device or pipe {source}")
+    if not (source.is_dir() or source.is_file()):
+        got = f"the device or pipe {source}" if source.exists() else f"{source}, which does not exist"
+        raise ConfigError(f"import: SOURCE must be a folder or an ordinary file, got {got}")
     if source.is_dir():
         from minitransformer.interop.huggingface import read_folder
 

@@ -110,7 +110,7 @@ CASES = [
     ("translate --checkpoint none.npz", "none.npz must be a file that training wrote"),
     (f"translate --model {'x' * 300}", "argument --model: load: xxx"),
     ("import zip.npz -o model2.npz", "zip.npz: must be an .npz of arrays, got a damaged or foreign file"),
-    ("import none.npz -o model2.npz", "none.npz: cannot be read: No such file"),
+    ("import none -o model2.npz", "SOURCE must be a folder or an ordinary file, got none, which does not exist"),
     ("import /dev/null -o model2.npz", "SOURCE must be a folder or an ordinary file, got the device or pipe /dev/null"),
     ("average --last 3 folder -o mean.npz", "folder must be the training.directory of a run, got none with checkpo"),
     ("average --last 3 done -o mean.npz", "got 1, asked 3; ask for fewer"),
