@@ -96,7 +96,7 @@ def check_same_start(ranks: Communicator, model: Model) -> None:
     """
     if ranks.size > 1:
         digest = hashlib.sha256(to_numpy(model.parameters.data)).hexdigest()
-        _check_same(ranks, {"the initial parameters (hash; the file of training.init_from)": digest})
+        _check_same(ranks, {"the initial parameters (hash; drawn, or of training.init_from)": digest})
 
 
 def _check_same(ranks: Communicator, facts: dict) -> None:
