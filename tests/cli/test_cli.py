@@ -45,6 +45,8 @@ def test_a_signal_gives_its_exit_code_and_the_same_command_goes_on(run, tmp_path
     assert "4 updates, done" in capsys.readouterr().err
     (tmp_path / "cost.json").write_text("of the run, not of this call", encoding="utf-8")
     assert main(argv) == 0 and (tmp_path / "cost.json").read_text(encoding="utf-8") == "of the run, not of this call"
+    assert main([*argv, "--set", "training.updates=6"]) == 0  # more updates cost more
+    assert json.loads((tmp_path / "cost.json").read_text(encoding="utf-8"))["formula"] > 0
 
 
 def test_the_best_of_several_hypotheses_is_the_one_printed_alone(checkpoint, type_in, capsys):
