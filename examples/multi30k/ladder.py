@@ -10,7 +10,7 @@ run that was killed resumes from its last checkpoint when it is started again, a
 updates" begin where the training below them ended. Results are lines of ladder.jsonl, the report is ladder.md and
 ladder.png.
 Estimated core hours for three seeds: recipe and pre-norm 4.5 each, peak rate 8.9, more updates 1.5, dropout places 6.3,
-BPE dropout 6.4, twice the updates 5.9, R-Drop 29 (README.md).
+BPE dropout 6.4, twice the updates 5.9, R-Drop 29.5 (README.md).
 """
 
 import argparse

@@ -92,6 +92,8 @@ def test_each_rung_is_the_one_below_with_one_change_and_choices_are_the_best_of_
     assert climb(results, 2, 99)[-1].label == "BPE dropout"
     for name in ("BPE dropout", "twice the updates"):
         results += [each for each in scored(climb(results, 2, 99), arguments, **bleu) if each["name"] == name]
+    worse = list(scored(climb(results, 2, 99), arguments, **bleu | {"twice_the_updates": 32.5}))
+    assert climb(worse, 2, 99)[-1].below == "more updates"  # R-Drop's: twice the updates may not help either
     steps = {step.label: step for step in climb(results, 2, 99)}
     assert steps["mean of 10"].run == "pre-norm"
     below = [steps[name].below for name in ("BPE dropout", "twice the updates", "R-Drop")]
