@@ -119,9 +119,9 @@ def markdown(facts: dict, stages: dict[str, dict]) -> str:
         "# On a GPU",
         "`python -m benchmarks.gpu`",
         markdown_table(["stage", "outcome", "seconds"], outcomes),
-        "Milliseconds of an update of 1,000 sentences of 25 + 25 tokens, dropout and Adam included. Host: until the call"
-        " returns, in ours after the loss has been read. The ceiling is that of one large matrix product on the same"
-        " card.",
+        "Milliseconds of an update of 1,000 sentences of 25 + 25 tokens, dropout and Adam included. Host: until the"
+        " call returns, in ours after the loss has been read. The ceiling is that of one large matrix product on the"
+        " same card.",
         markdown_table(["", *COLUMNS], updates),
         "Kernels of an update in bfloat16, beside the bandwidth of a copy on the same card.",
         markdown_table(["kernel", "calls", "ms", "MB", "of the bandwidth"], kernels),

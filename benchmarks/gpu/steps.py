@@ -56,8 +56,8 @@ def our_update(
 
 
 def in_turn(runners: dict[str, Callable[[], object]], size: Size, device: Device) -> dict[str, dict[str, list[float]]]:
-    """Milliseconds per update: of the device, and of the host until the call returns. Ours returns after it has read the
-    loss and the norm, so its two figures are nearly the same. The runners take turns in each round."""
+    """Milliseconds per update: of the device, and of the host until the call returns. Ours returns after it has read
+    the loss and the norm, so its two figures are nearly the same. The runners take turns in each round."""
     found: dict[str, dict[str, list[float]]] = {name: {"device": [], "host": []} for name in runners}
     for run in runners.values():
         for _ in range(WARM_UP):
