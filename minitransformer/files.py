@@ -144,13 +144,14 @@ def staging_folder(path: Path) -> Iterator[Path]:
     Its name, like that of a temporary file, is random, so that nobody can have put a link there. Folders that killed
     processes left behind are deleted first; those of running processes are locked.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     for stray in path.parent.glob(TEMPORARY.format(escape(path.name), "[0-9a-f]" * 16)):
         with suppress(OSError):
             lock = lock_folder(stray)
             shutil.rmtree(stray, ignore_errors=True)  # refuses a link
             unlock(lock)
     folder, lock = path.with_name(TEMPORARY.format(path.name, secrets.token_hex(8))), None
-    folder.mkdir(parents=True)
+    folder.mkdir()
     with suppress(OSError):
         lock = lock_folder(folder)
     try:
