@@ -49,8 +49,4 @@ class MultiHeadAttention(Module):
             self.maps.append(attention_weights(q.data, k.data, mask=mask)[0])
         keep = keep_mask(dropout, "attention", (*q.shape[:-1], k.shape[2]), self.p_drop, q)  # (B, H, T, S)
         heads = functions.attention(q, k, v, mask=mask, keep=keep, p_drop=self.p_drop)  # (B, H, T, d_v)
-        return self.combine(heads)
-
-    def combine(self, heads: Tensor) -> Tensor:
-        """Concat(heads) W^O, (B, H, T, d_v) to (B, T, d_model)"""
         return self.w_o(functions.merge_heads(heads))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from types import ModuleType
 
-from minitransformer.autograd import Tensor
+from minitransformer.autograd import Tensor, functions
 from minitransformer.autograd.tensor import apply
 from minitransformer.backend import Array, get_array_module
 from minitransformer.config import ModelConfig
@@ -133,7 +133,7 @@ class RestrictedAttention(MultiHeadAttention):
         window = tuple(min(side, length - 1) for side in self.window)  # a wider one costs more and changes nothing
         keep = keep_mask(dropout, "restricted_attention", (*q.shape[:-1], sum(window) + 1), self.p_drop, q)
         y = apply(restricted_attention, q, k, v, window=window, mask=mask, keep=keep, p_drop=self.p_drop)
-        return self.combine(y)
+        return self.w_o(functions.merge_heads(y))
 
 
 def restrict(stack: Stack, window: tuple[int, int]) -> Stack:
