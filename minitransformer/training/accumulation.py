@@ -75,16 +75,14 @@ class GradientAccumulator:
 
         shares = self.workers.map(share_of)
         sum_into_first([buffer.vector for buffer in buffers])
-        if self.ranks is not SINGLE_PROCESS:
-            self.ranks.all_reduce_sum(self.parameters.grad)
+        self.ranks.all_reduce_sum(self.parameters.grad)
         if self.scale.value != 1.0:
             self.parameters.grad *= 1.0 / self.scale.value
         # Read at the end: on a GPU each figure waits until the device has computed it.
-        loss, nll = np.sum([[loss.item(), nll.item()] for share in shares for loss, nll in share], axis=0).tolist()
-        if self.ranks is not SINGLE_PROCESS:
-            sums = np.array([loss, nll, self.wants_to_stop()])
-            self.ranks.all_reduce_sum(sums)
-            loss, nll, self.stop_wishes = sums.tolist()
+        losses = np.sum([[loss.item(), nll.item()] for share in shares for loss, nll in share], axis=0)
+        sums = np.append(losses, self.wants_to_stop())
+        self.ranks.all_reduce_sum(sums)
+        loss, nll, self.stop_wishes = sums.tolist()
         return loss, nll
 
     def is_finite(self, loss: float, gradient_norm: float) -> bool:
