@@ -48,7 +48,7 @@ class Workers:
     Results do not depend on which of them is faster: each is given its number and nothing else.
     """
 
-    def __init__(self, size: int = 1):
+    def __init__(self, size: int):
         self.size = size
         self._threads = ThreadPoolExecutor(size - 1, thread_name_prefix="worker") if size > 1 else None
 

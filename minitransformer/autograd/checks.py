@@ -22,10 +22,10 @@ def check_probability(value: float, name: str) -> None:
         raise ShapeError(f"{name} must be at least 0 and below 1, got {value}")
 
 
-def check_number(value: Any, name: str) -> Any:
-    """``value`` as a Python number: a NumPy number would impose its dtype on what it is combined with."""
+def check_exponent(value: Any) -> Any:
+    """``value`` as a Python number: a NumPy number would impose its dtype on the power."""
     if not isinstance(value, Number):
-        raise AutogradError(f"{name} must be a number, got {type(value).__name__}")
+        raise AutogradError(f"power: exponent must be a number, got {type(value).__name__}")
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -140,7 +140,7 @@ class Tensor:
         return apply(elementwise.negative, self)
 
     def __pow__(self, exponent: float) -> "Tensor":
-        return apply(elementwise.power, self, exponent=checks.check_number(exponent, "power: exponent"))
+        return apply(elementwise.power, self, exponent=checks.check_exponent(exponent))
 
     def __matmul__(self, other: "Operand") -> "Tensor":
         return apply(linear.matmul, self, self._with(other))

@@ -28,7 +28,7 @@ class MpiCommunicator(Communicator):
     deterministic: add in the order of the ranks, whatever MPI's own order; each rank then receives all arrays
     """
 
-    def __init__(self, world: "Comm", deterministic: bool = False):
+    def __init__(self, world: "Comm", deterministic: bool):
         from mpi4py import MPI
 
         super().__init__(world.rank, world.size)

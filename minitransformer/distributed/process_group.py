@@ -199,7 +199,7 @@ def init_process_group(
         return ProcessGroup(rank, size, rank, job=job or "", report=report)
     rank, size, local_rank = find_ranks()
     if size == 1:
-        _check_alone(os.environ)
+        _check_alone()
         return ProcessGroup()
     has_mpi = any(sign in os.environ for sign in MPI_SIGNS)
     if has_mpi and (importlib.util.find_spec("mpi4py") is not None or "SLURM_JOB_ID" not in os.environ):
@@ -228,11 +228,11 @@ def find_ranks(environment: Mapping[str, str] = os.environ) -> tuple[int, int, i
     return 0, 1, 0
 
 
-def _check_alone(environment: Mapping[str, str]) -> None:
+def _check_alone() -> None:
     """ConfigError: there are several processes or machines, and no known launcher has numbered them."""
     for name, started in (("WORLD_SIZE", "ranks of torchrun"), ("SLURM_JOB_NUM_NODES", "a job of several machines")):
-        if environment.get(name, "1") not in ("0", "1"):
+        if os.environ.get(name, "1") not in ("0", "1"):
             raise ConfigError(
                 "ranks: must be started by `minitransformer launch`, mpiexec or srun, or with --rank, --size and "
-                f"--job, got {started} ({name} is {environment[name]}) without a rank; see docs/ranks.md"
+                f"--job, got {started} ({name} is {os.environ[name]}) without a rank; see docs/ranks.md"
             )

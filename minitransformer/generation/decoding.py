@@ -67,7 +67,7 @@ def start_search(
 
 
 def next_tokens(
-    model: Model, tokens: np.ndarray, cache: KeyValueCache, k: int, allowed: Allowed | None = None
+    model: Model, tokens: np.ndarray, cache: KeyValueCache, k: int, allowed: Allowed | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """The k most probable next tokens of each row and their ln P(token | tokens so far), both (R, k), as `top_k`; -inf
     where fewer than k are allowed.

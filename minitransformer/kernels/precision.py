@@ -57,7 +57,7 @@ def compute_dtype(dtype: Any) -> np.dtype:
     return np.dtype(np.float64 if np.dtype(dtype) == np.float64 else np.float32)
 
 
-def check_precision(precision: str, dtype: str, xp: ModuleType, kernel_mode: str = "fast") -> None:
+def check_precision(precision: str, dtype: str, xp: ModuleType, kernel_mode: str) -> None:
     """Refuse a precision that would be silently slower or less exact.
 
     Raises:

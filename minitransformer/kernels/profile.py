@@ -36,7 +36,7 @@ class Profile:
         """Whole updates that were timed."""
         return self.calls[UPDATE]
 
-    def per_update(self, threads: int = 1) -> dict[str, dict[str, float]]:
+    def per_update(self, threads: int) -> dict[str, dict[str, float]]:
         """``{name: {part: milliseconds}}`` per update, longest first, summed over threads.
 
         ``everything else`` is what an update of ``threads`` threads took beyond that: Python, sums of gradients,

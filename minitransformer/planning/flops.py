@@ -41,15 +41,15 @@ def batch_flops(config: ModelConfig, sentences: int, src_length: int, tgt_length
     return 3 * sentences * forward
 
 
-def measure_rate(xp: ModuleType, seconds: float = 0.5, size: int = 2048) -> float:
-    """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about ``seconds``."""
-    a, product = xp.ones((size, size), dtype=xp.float32), matmul if xp is np else xp.matmul
+def measure_rate(xp: ModuleType) -> float:
+    """FLOP/s of a large float32 product on this machine: what it sustains at best. Takes about half a second."""
+    a, product = xp.ones((2048, 2048), dtype=xp.float32), matmul if xp is np else xp.matmul
     float(product(a, a)[0, 0])  # the first product initializes the library
     began, products = time.perf_counter(), 0
-    while time.perf_counter() - began < seconds:
+    while time.perf_counter() - began < 0.5:
         float(product(a, a)[0, 0])  # reading a number waits for a GPU
         products += 1
-    return 2 * size**3 * products / (time.perf_counter() - began)
+    return 2 * len(a) ** 3 * products / (time.perf_counter() - began)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from minitransformer.batch import Batch, pad_batch
 from minitransformer.text.batching import BatchStream
 from minitransformer.text.corpus import read_lines, read_parallel
-from minitransformer.text.pairs import EncodedPairs, encode_parallel
+from minitransformer.text.pairs import encode_parallel
 from minitransformer.text.piece_tokenizer import PieceTokenizer
 from minitransformer.text.tokenizer import Tokenizer
 from minitransformer.text.word_counts import count_words_in_files
@@ -11,7 +11,6 @@ from minitransformer.text.word_counts import count_words_in_files
 __all__ = [
     "Batch",
     "BatchStream",
-    "EncodedPairs",
     "PieceTokenizer",
     "Tokenizer",
     "count_words_in_files",
