@@ -39,16 +39,18 @@ class LanguageModel(Model):
         with no_grad(), self.float32_activations():
             cache = KeyValueCache(self.xp, ids[np.arange(len(known)), known], max_length + int(known.max()))
             if known.max() > 0:
-                self._step(ids[:, : known.max()], cache, np.arange(known.max()) < known[:, None])
+                cache.extend(np.arange(known.max()) < known[:, None])
+                self._step(ids[:, : known.max()], cache)
             return cache
 
     def decode_step(self, last_ids: Array, cache: KeyValueCache) -> Array:
         with no_grad(), self.float32_activations():
-            hidden = self._step(self.check_last_ids(last_ids, cache), cache)  # (R, 1, d_model)
+            ids = self.check_last_ids(last_ids, cache)
+            cache.extend()
+            hidden = self._step(ids, cache)  # (R, 1, d_model)
             return output_projection(hidden.data[:, 0], self.embedding.data)  # (R, V)
 
-    def _step(self, ids: Array, cache: KeyValueCache, is_token: np.ndarray | None = None) -> Tensor:
-        cache.extend(is_token)
+    def _step(self, ids: Array, cache: KeyValueCache) -> Tensor:
         return self.layers.step(self.embed.at(self.xp.asarray(ids), np.maximum(cache.positions, 0)), cache)
 
     @classmethod

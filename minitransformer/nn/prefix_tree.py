@@ -24,19 +24,15 @@ class PrefixTree:
         self.slots = np.zeros((n_sentences, 0), dtype=bool)
         self._group(np.arange(n_sentences))
 
-    def extend(self, is_token: np.ndarray) -> np.ndarray:
-        """Slots for one more token in each row where ``is_token``, (R,): the lowest that no row of its sentence uses.
-
-        Returns (R,); the values for rows without a token are meaningless.
-        """
+    def extend(self) -> np.ndarray:
+        """A slot for one more token of each row, the lowest that no row of its sentence uses, (R,)"""
         used = self.group(self.slots).any(axis=1)  # (B, N)
         used = np.concatenate([used, np.zeros((self.n_sentences, self.width), dtype=bool)], axis=1)  # room for new ones
         free_slots = np.argsort(used, axis=1, kind="stable")  # (B, N + n): the free ones first, ascending
         taken = free_slots[self.sentences, self.grouped_rows - self.sentences * self.width]  # (R,)
-        rows = np.flatnonzero(is_token)
-        slots = np.zeros((len(taken), max(self.slots.shape[1], taken[rows].max(initial=-1) + 1)), dtype=bool)
+        slots = np.zeros((len(taken), max(self.slots.shape[1], taken.max(initial=-1) + 1)), dtype=bool)
         slots[:, : self.slots.shape[1]] = self.slots
-        slots[rows, taken[rows]] = True
+        slots[np.arange(len(taken)), taken] = True
         self.slots = slots
         return taken
 

@@ -15,12 +15,13 @@ from minitransformer.nn.prefix_tree import PrefixTree
 
 class PrefixTreeCache(KeyValueCache):
     """Takes over a ``cache`` that a model has started, its arrays included, and keeps keys and values in slots of their
-    sentence: N is the number of slots in use. The tokens of ``cache`` take the slots of their positions.
+    sentence: N is the number of slots in use. The tokens of ``cache`` take the slots of their positions; from then on
+    each row gets one token at a time.
 
     ``append`` returns what all slots hold, (B, H, N, d), and ``memory`` and ``memory_mask`` stay those of B sentences.
     Queries are brought into the same form by `group_by_sentence`. With w the maximum number of rows of a sentence:
 
-    mask: (B, 1, w * n, N), which slots hold tokens that the n newest positions of each row may attend to, or None
+    mask: (B, 1, w, N), which slots hold tokens of each row, or None if all do
     """
 
     def __init__(self, cache: KeyValueCache):
@@ -29,32 +30,21 @@ class PrefixTreeCache(KeyValueCache):
         self._tree.slots = self.is_token.copy()
         self._grouped_rows = self.xp.asarray(self._tree.grouped_rows)
 
-    def extend(self, is_token: np.ndarray | None = None) -> None:
-        """As in `KeyValueCache`; finds slots for the new tokens."""
-        before = self.length
-        super().extend(is_token)
-        new, taken, after = self.is_token[:, before:], [], []
-        for column in new.T:
-            taken.append(self._tree.extend(column))
-            after.append(self._tree.slots)  # (R, N or fewer): what each row holds once it has this token
-        mask = np.zeros((*new.shape, after[-1].shape[1]), bool)  # (R, n, N)
-        for position, slots in enumerate(after):
-            mask[:, position, : slots.shape[1]] = slots
-        rows, positions = np.nonzero(new)  # of the K new tokens
-        self._sentences = self.xp.asarray(self._tree.sentences[rows])
-        self._slots = self.xp.asarray(np.stack(taken, axis=1)[rows, positions])
-        self._new_tokens = self.xp.asarray(rows * new.shape[1] + positions)
-        mask = self._tree.group(mask).reshape(self._tree.n_sentences, 1, -1, mask.shape[2])
+    def extend(self) -> None:
+        """As in `KeyValueCache`, one token each; finds slots for the new tokens."""
+        super().extend()
+        self._slots = self.xp.asarray(self._tree.extend())
+        self._sentences = self.xp.asarray(self._tree.sentences)
+        mask = self._tree.group(self._tree.slots)[:, None]
         self.mask = None if mask.all() else self.xp.asarray(mask)
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Store keys and values of the newest positions, (R, H, n, d); returns what all slots hold, (B, H, N, d)."""
+        """Store keys and values of the newest position, (R, H, 1, d); returns what all slots hold, (B, H, N, d)."""
         n_slots = self._tree.slots.shape[1]
         stored = self.layers.get(layer, (key.data[:, :, :0], value.data[:, :, :0]))
         self.layers[layer] = [self._with_room(array, n_slots) for array in stored]
         for array, new in zip(self.layers[layer], (key.data, value.data), strict=True):
-            tokens = new.swapaxes(1, 2).reshape(-1, new.shape[1], new.shape[3])  # (R * n, H, d)
-            array[self._sentences, :, self._slots] = tokens[self._new_tokens]
+            array[self._sentences, :, self._slots] = new[:, :, 0]  # (R, H, d)
         keys, values = (Tensor(array[:, :, :n_slots]) for array in self.layers[layer])
         return keys, values
 
@@ -83,15 +73,12 @@ class PrefixTreeCache(KeyValueCache):
         self._grouped_rows = self.xp.asarray(self._tree.grouped_rows)
 
     def group_by_sentence(self, x: Tensor) -> Tensor:
-        """The rows of one sentence side by side, as if they were positions of one target: (R, n, d) to (B, w * n, d),
-        zeros where a sentence has fewer rows."""
-        n_sentences, width, (n, d) = self._tree.n_sentences, self._tree.width, x.shape[1:]
-        grouped = self.xp.zeros((n_sentences * width, n, d), x.dtype)
-        grouped[self._grouped_rows] = x.data
-        return Tensor(grouped.reshape(n_sentences, width * n, d))
+        """The rows of one sentence side by side, as if they were positions of one target: (R, 1, d) to (B, w, d), zeros
+        where a sentence has fewer rows."""
+        grouped = self.xp.zeros((self._tree.n_sentences * self._tree.width, x.shape[2]), x.dtype)
+        grouped[self._grouped_rows] = x.data[:, 0]
+        return Tensor(grouped.reshape(self._tree.n_sentences, self._tree.width, x.shape[2]))
 
     def ungroup(self, grouped: Tensor) -> Tensor:
-        """Back to rows: (B, w * n, d) to (R, n, d)"""
-        n_sentences, width = self._tree.n_sentences, self._tree.width
-        rows = grouped.data.reshape(n_sentences * width, grouped.shape[1] // max(width, 1), grouped.shape[2])
-        return Tensor(rows[self._grouped_rows])
+        """Back to rows: (B, w, d) to (R, 1, d)"""
+        return Tensor(grouped.data.reshape(-1, 1, grouped.shape[2])[self._grouped_rows])

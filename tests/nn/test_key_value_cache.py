@@ -20,11 +20,7 @@ RECURRENT = ModelConfig(kind="recurrent", vocab_size=13, n_layers=1, d_model=4)
 PROMPTS = [[3], [4, 5, 6, 7], [8, 9]]
 
 
-def tree(*arguments) -> PrefixTreeCache:
-    return PrefixTreeCache(KeyValueCache(*arguments))
-
-
-both_kinds = pytest.mark.parametrize("kind", [KeyValueCache, tree])
+both_kinds = pytest.mark.parametrize("kind", [lambda cache: cache, PrefixTreeCache], ids=["plain", "tree"])
 
 
 def make_layers() -> list[MultiHeadAttention]:
@@ -48,7 +44,7 @@ def whole(layers, ids: list[int]) -> np.ndarray:
 
 def cached(layers, ids: np.ndarray, cache, is_token=None) -> np.ndarray:
     """Outputs at the newest positions, (R, n) to (R, n, d_model)"""
-    cache.extend(is_token)
+    cache.extend(*([] if is_token is None else [is_token]))
     x = embedded(ids, cache.positions)
     for number, layer in enumerate(layers):
         x = Tensor(x.data + attend_to_past(layer, x, number, cache).data)
@@ -64,21 +60,21 @@ def padded(rows: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
 @both_kinds
 @pytest.mark.parametrize("seed", range(5))
 def test_prompts_and_steps_give_what_whole_rows_give(kind, seed, relative_error):
-    """Prompts of different lengths enter at once; then random beams, and several tokens at once in between."""
+    """Prompts of different lengths enter at once, as a model starts a cache; then random beams, token by token."""
     rng, layers, rows = np.random.default_rng(seed), make_layers(), [list(prompt) for prompt in PROMPTS]
-    cache, new = kind(np, np.full(3, 1), 40), rows
+    cache, (ids, is_token) = KeyValueCache(np, np.full(3, 1), 40), padded(rows)
     with no_grad():
-        for step in range(12):
-            ids, is_token = padded(new)
-            outputs = cached(layers, ids, cache, None if is_token.all() and ids.shape[1] == 1 else is_token)
-            for row, tokens, output in zip(rows, new, outputs, strict=True):
-                assert relative_error(output[: len(tokens)], whole(layers, row)[-len(tokens) :]) < 1e-12
+        for row, output in zip(rows, cached(layers, ids, cache, is_token), strict=True):
+            assert relative_error(output[: len(row)], whole(layers, row)) < 1e-12
+        cache = kind(cache)
+        for _ in range(12):
             survivors = rng.integers(0, len(rows), rng.integers(1, 9))
             cache.reorder(survivors)
             assert cache.n_rows == len(survivors)
-            most = 4 if step % 4 == 2 else 1
-            new = [rng.integers(3, V, rng.integers(1, most + 1)).tolist() for _ in survivors]
-            rows = [rows[survivor] + tokens for survivor, tokens in zip(survivors, new, strict=True)]
+            rows = [[*rows[survivor], int(rng.integers(3, V))] for survivor in survivors]
+            newest = np.array([row[-1:] for row in rows])
+            for row, output in zip(rows, cached(layers, newest, cache), strict=True):
+                assert relative_error(output, whole(layers, row)[-1:]) < 1e-12
 
 
 @both_kinds
@@ -86,9 +82,10 @@ def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
     layers, (ids, is_token) = make_layers(), padded(PROMPTS)
     found = []
     for padding in (PAD_ID, 10):
-        cache = kind(np, np.full(3, 1), 10)
+        cache = KeyValueCache(np, np.full(3, 1), 10)
         with no_grad():
             cached(layers, np.where(is_token, ids, padding), cache, is_token)
+            cache = kind(cache)
             found.append(cached(layers, np.array([[3], [4], [5]]), cache))
         np.testing.assert_array_equal(cache.positions, [[1], [4], [2]])
     np.testing.assert_array_equal(*found)

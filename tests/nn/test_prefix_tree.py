@@ -14,12 +14,10 @@ def grown(seed):
     rng = np.random.default_rng(seed)
     tree, rows, stored, number = PrefixTree(5), [(sentence, []) for sentence in range(5)], {}, 0
     for _ in range(40):
-        is_token = rng.random(len(rows)) < 0.8  # a prompt's padding is no token
-        for row, slot in enumerate(tree.extend(is_token)):
-            if is_token[row]:
-                stored[tree.sentences[row], slot] = number
-                rows[row] = (rows[row][0], [*rows[row][1], number])
-                number += 1
+        for row, slot in enumerate(tree.extend()):
+            stored[tree.sentences[row], slot] = number
+            rows[row] = (rows[row][0], [*rows[row][1], number])
+            number += 1
         survivors = np.sort(rng.integers(0, len(rows), rng.integers(1, 12)))
         rng.shuffle(survivors)
         moving, gaps = tree.keep(survivors)
@@ -55,8 +53,8 @@ def test_rows_of_a_sentence_stay_grouped_and_sentences_without_rows_leave(seed):
 def test_tokens_that_all_rows_share_are_stored_once():
     tree = PrefixTree(2)
     for _ in range(30):
-        tree.extend(np.ones(len(tree.slots), bool))
+        tree.extend()
     tree.keep(np.array([0, 0, 0, 0, 1]))
-    np.testing.assert_array_equal(tree.extend(np.ones(len(tree.slots), bool)), [30, 31, 32, 33, 30])
+    np.testing.assert_array_equal(tree.extend(), [30, 31, 32, 33, 30])
     assert tree.slots.shape == (5, 34)
     np.testing.assert_array_equal(tree.slots.sum(axis=1), 31)
