@@ -1,4 +1,4 @@
-"""The settings of [model] and the rows of Table 3. `config.py` has all sections and re-exports these names."""
+"""The settings of [model] and the rows of Table 3. `config.py` has all sections, and re-exports ModelConfig."""
 
 from dataclasses import dataclass
 

@@ -36,7 +36,7 @@ class Checkpoint:
         tokenizer_text: the tokenizer's file, or "" where training had ids and no tokenizer.
         parameters: (n,) the model's vector, gaps included.   adam_m, adam_v: (n,) or None (absent, or not read).
         step_count: Adam's own count.
-        progress: what resuming needs besides: fingerprint of the data, loss scale, running means, seconds.
+        progress: what resuming needs besides: fingerprint of the data, loss scale, running means, seconds, --rules.
         path: where it was read from, for messages.
     """
 

@@ -4,9 +4,9 @@ from types import ModuleType
 
 import numpy as np
 
-from minitransformer.config import ModelConfig, model_section
+from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, quote
-from minitransformer.model_config import MODEL_SECTIONS
+from minitransformer.model_config import MODEL_SECTIONS, model_section
 from minitransformer.models.base import Model, Workload
 from minitransformer.models.imported import ImportedConfig, ImportedTransformer
 from minitransformer.models.language_model import LanguageModel
