@@ -142,8 +142,12 @@ def _line(error: BaseException, function: Callable) -> traceback.FrameSummary | 
 
 
 def _place(error: BaseException, function: Callable) -> str:
-    line = _line(error, function)
-    return f", in its line {line.lineno - function.__code__.co_firstlineno + 1}, `{line.line}`" if line else ""
+    """Which line raised it: of the function itself by number, of a helper in the same cell by the helper's name."""
+    if not (line := _line(error, function)):
+        return ""
+    first = function.__code__.co_firstlineno
+    last = max(number or first for *_, number in function.__code__.co_lines())
+    return f", in {f'its line {line.lineno - first + 1}' if first <= line.lineno <= last else line.name}, `{line.line}`"
 
 
 def _hint(error: BaseException, function: Callable) -> str:

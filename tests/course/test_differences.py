@@ -1,5 +1,7 @@
 """What ``check`` says of a wrong result: which parts are right, where it differs, and never more than is true."""
 
+import linecache
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,17 @@ def test_the_students_own_exception_is_shown_beside_ragged_lists():
     text = examine("my_transformer.gradient_of", of_pairs).text
     assert 'raised ValueError: mine, in its line 2, `raise ValueError("mine")`' in text
     assert "shapes = a dict of 61, " in text and "pairs = [(" in text and len(text) < 600
+
+
+def test_an_exception_in_a_helper_names_the_helper_and_counts_no_lines_of_the_function():
+    before = "def helper(z):\n    return z + missing\n\n\ndef answer(z):\n    return helper(z)\n"
+    after = "def answer(z):\n    return helper(z)\n\n\ndef helper(z):\n    return z + missing\n"
+    for i, text in enumerate((before, after)):
+        names, file = {}, f"<cell {i}>"
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+        exec(compile(text, file, "exec"), names)
+        message = examine("03_softmax.softmax", names["answer"]).text
+        assert "is not defined, in helper, `return z + missing`." in message and "its line" not in message
 
 
 def test_arguments_after_an_exception_take_three_lines():
