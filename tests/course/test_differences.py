@@ -74,6 +74,16 @@ def test_each_part_is_answered_by_itself():
     assert in_other_order([(q, q, k)], [(q, k, k + 1)], 1e-6, "qkv") is None
 
 
+@pytest.mark.parametrize("name", ["13_bleu.clipped_counts", "bug_zoo.schedule", "bug_zoo.shifted_target"])
+def test_parts_are_called_by_their_names_and_not_counted(name):
+    def second_part_is_wrong(*inputs):
+        first, second = solution_of(name)(*inputs)
+        return first, second + 99
+
+    text = examine(name, second_part_is_wrong).text
+    assert " right; " in text and "Part " not in text
+
+
 def test_a_wrong_sign_of_a_number_is_named():
     loss = solution_of("03_softmax.smoothed_loss")
     assert examine("03_softmax.smoothed_loss", lambda *inputs: -loss(*inputs)).text.startswith("The sign is wrong.")

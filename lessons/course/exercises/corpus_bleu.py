@@ -74,6 +74,7 @@ CLIPPED_COUNTS = Exercise(
             lambda hypothesis, reference, n: (counted(hypothesis, reference, n)[0], len(hypothesis) - n + 1),
         ),
     ),
+    parts=("clipped count", "total"),
 )
 
 

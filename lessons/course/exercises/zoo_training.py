@@ -10,10 +10,10 @@ from minitransformer.optim import learning_rate
 from minitransformer.text import pad_batch
 
 
-def cage(name, inputs, reference, tested, *mistakes, properties=()):
+def cage(name, inputs, reference, tested, *mistakes, properties=(), parts=()):
     """An exercise from pairs (message, wrong function)."""
     pairs = tuple(Mistake(*pair) for pair in mistakes)
-    return Exercise(f"bug_zoo.{name}", inputs, reference, tested, pairs, properties)
+    return Exercise(f"bug_zoo.{name}", inputs, reference, tested, pairs, properties, parts=parts)
 
 
 # -- 2 schedule -------------------------------------------------------------------------------------------------------
@@ -46,6 +46,7 @@ SCHEDULE = cage(
     ("The rate is that of the update before: count the step first, from 1.", updated(advance=0)),
     ("The step is not counted: the next update would use this rate again.", updated(counted=0)),
     ("The gradient is added; it points uphill, and the loss must fall.", updated(sign=1.0)),
+    parts=("parameters", "step"),
 )
 
 # -- 8 mean_loss ------------------------------------------------------------------------------------------------------
@@ -151,4 +152,5 @@ SHIFTED_TARGET = cage(
     ),
     ("The two arrays are exchanged: (read, said).", lambda sequences: pairs(sequences)[::-1]),
     properties=(ids_as_floats,),
+    parts=("tgt_in", "tgt_out"),
 )
