@@ -9,6 +9,8 @@ import sys
 from course.exercise import all_exercises, exercises_of, lessons_with_exercises
 from course.mine import FOLDER, HEADER, Unusable, folder, kept
 
+WIDTH = max(map(len, lessons_with_exercises())) + 1
+
 
 def table() -> str:
     """A line per lesson, one for all, and one for each file that cannot be used."""
@@ -22,8 +24,8 @@ def table() -> str:
             except Unusable as error:
                 faults.append(f"{name}.py cannot be used: {error}.")
         total += len(own)
-        lines.append(f"{lesson:16}{len(own):2} of {len(exercises_of(lesson)):2}  {', '.join(own)}".rstrip())
-    return "\n".join([*lines, f"{'yours':16}{total:2} of {len(all_exercises()):2}", *faults])
+        lines.append(f"{lesson:{WIDTH}}{len(own):3} of {len(exercises_of(lesson)):2}  {', '.join(own)}".rstrip())
+    return "\n".join([*lines, f"{'yours':{WIDTH}}{total:3} of {len(all_exercises()):2}", *faults])
 
 
 def reset() -> str:

@@ -211,7 +211,9 @@ def test_progress_counts_what_is_yours_and_reset_deletes_that_alone(kept, capsys
     other = kept.with_name("notes.txt")
     other.write_text("mine, too")
     progress.main([])
-    assert "04_attention     1 of  5  weights\n" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert "04_attention            1 of  5  weights" in lines
+    assert len({line.index(" of ") for line in lines}) == 1  # longer names move no column
     progress.main(["--reset"])
     assert capsys.readouterr().out.endswith(": 1 functions.\n") and other.exists() and not kept.exists()
 
