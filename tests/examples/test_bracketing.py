@@ -83,6 +83,21 @@ def test_punctuation_is_left_out_of_every_constituent():
     assert counts("(S (NP (NN a)) (, ,) (VP (VB b)) (`` ``) ('' ''))", low) == (3, 3, 3)
 
 
+@pytest.mark.parametrize("tag", [",", ":", "``", "''", "."])
+def test_punctuation_is_what_the_reference_tags_as_one_of_five_kinds(tag):
+    """Those of EVALB's COLLINS.prm; the parser's own tags may be XX."""
+    low = f"(S (NP (NN a) ({tag} ,)) (VP (VB b)))"
+    for high in (f"(S (NP (NN a)) ({tag} ,) (VP (VB b)))", "(S (NP (XX a)) (XX ,) (VP (XX b)))"):
+        assert counts(high, low) == (3, 3, 3)
+    assert score(low, low).words == 2
+
+
+@pytest.mark.parametrize("root", ["TOP", "ROOT", "S1"])
+def test_a_root_above_the_sentence_counts_on_neither_side(root):
+    sentence = "(S (NP (NN a)))"
+    assert counts(f"({root} {sentence})", sentence) == counts(sentence, f"({root} {sentence})") == (2, 2, 2)
+
+
 def test_particle_phrases_count_as_adverb_phrases():
     assert counts("(VP (VB a) (ADVP (RB up)))", "(VP (VB a) (PRT (RP up)))") == (2, 2, 2)
 
