@@ -47,6 +47,12 @@ def test_perfect_output_scores_100(files, capsys):
     assert (result["f1"], result["exact_match"], result["sentences"], result["skipped"]) == (100, 100, 2, 0)
 
 
+def test_a_treebank_scored_against_itself_has_100_and_no_tree_of_traces_alone(files, capsys):
+    assert run("score", files["treebank"], files["treebank"], "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["f1"], result["sentences"], result["skipped"]) == (100, 2, 0)
+
+
 def test_ill_formed_output_is_repaired_and_counted(files, capsys):
     files["linear"].write_text("(S (NP XX XX )NP (VP XX\n\n", encoding="utf-8")
     assert run("restore", "--words", files["words"], "--linear", files["linear"], "-o", files["trees"]) == 0
