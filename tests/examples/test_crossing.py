@@ -61,6 +61,12 @@ def test_seeds_are_paired_and_curves_of_other_lengths_and_minutes_are_compared_w
         assert Overtaking(first, other).verdict() == "open: no seed, or no minutes, that both have"
 
 
+def test_the_bar_at_a_point_is_the_standard_error_over_its_seeds():
+    curve = Curve("first", MINUTES[:2], {1: [1.0, 7.0], 2: [2.0, 7.0], 3: [3.0, 7.0]})
+    assert curve.error() == pytest.approx([3**-0.5, 0.0])
+    assert Curve("first", MINUTES[:2], {1: [1.0, 7.0]}).error().tolist() == [0.0, 0.0]
+
+
 def test_equal_curves_are_said_to_cross_or_not_to_in_one_experiment_of_twenty(rng):
     n, told = 600, 0
     for _ in range(n):
