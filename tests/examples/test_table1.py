@@ -2,10 +2,12 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from examples import report
 from examples.paper import table1, table1_report
 
 
@@ -71,6 +73,62 @@ def test_attention_is_faster_than_recurrence_also_where_their_times_never_cross(
     result["n"]["crossing"], layers = None, result["n"]["layers"]
     layers["self-attention"]["seconds"] = [times * each for each in layers["self-attention"]["seconds"]]
     assert table1_report.verdicts(result)[-1][-1] == verdict
+
+
+def lawful(off: float) -> dict:
+    """The committed result with the times of Table 1, but for the exponents, which are ``off``."""
+    result = json.loads((table1.RESULTS / "table1.json").read_text(encoding="utf-8"))
+    for name in "ndr":
+        for kind, layer in result[name]["layers"].items():
+            powers = table1_report.PAPER[kind][1]
+            others = math.prod(size ** powers.get(other, 0) for other, size in result[name]["fixed"].items())
+            layer["seconds"] = [others * size ** (powers[name] + off) for size in result[name]["sizes"]]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("off", "verdict"), [(-0.3, "does not agree"), (-0.1, "agrees"), (0.1, "agrees"), (0.3, "does not agree")]
+)
+def test_exponents_agree_within_the_bound_below_and_above_the_papers(off, verdict):
+    assert table1_report.verdicts(lawful(off))[0][-1] == verdict
+
+
+def test_attention_need_not_be_faster_where_n_equals_d():
+    """There n d d and n n d are the same."""
+    result = lawful(0.0)
+    assert result["n"]["fixed"]["d"] in result["n"]["sizes"] and table1_report.verdicts(result)[2][-1] == "agrees"
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "asked", "shape"),
+    [
+        ("n", [16, 8], [(kind, 256, 32) for kind in table1.KINDS for _ in range(2)], (4, 8, 256)),
+        ("r", [32, 64], [("restricted", 64, 32), ("restricted", 64, 64)], (4, 4096, 64)),
+    ],
+)
+def test_forward_and_backward_of_the_layer_that_grows_are_measured(name, sizes, asked, shape, monkeypatch):
+    layers, passes = [], []
+
+    def layer(kind, d, r):
+        layers.append((kind, d, r))
+        return lambda x: SimpleNamespace(backward=lambda grad_y: passes.append((x.shape, grad_y.shape)))
+
+    monkeypatch.setattr(table1, "layer", layer)
+    monkeypatch.setattr(table1, "time_and_memory", lambda work, rounds: work() or {"seconds": 1.0, "bytes": 1})
+    table1.growth(name, sizes, rounds=1)
+    assert layers == asked and len(passes) == len(asked) and passes[-1] == (shape, shape)
+
+
+def test_a_time_is_the_lowest_round_after_an_uncounted_one_and_the_memory_is_the_peak(monkeypatch):
+    clock, took = [0.0], iter([1.0, 5.0, 3.0, 4.0, 2.0])  # the last one is the memory's
+
+    def work():
+        clock[0] += next(took)
+        np.ones(10**6)
+
+    monkeypatch.setattr(report, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    found = report.time_and_memory(work, rounds=3)
+    assert found["seconds"] == 3.0 and found["bytes"] == pytest.approx(8e6, rel=0.01)
 
 
 def test_the_exponent_is_fitted_on_either_side_of_the_cache_and_the_step_between_is_in_neither():
