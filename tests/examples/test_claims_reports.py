@@ -102,6 +102,13 @@ def test_five_seeds_leave_open_what_twenty_decide():
     assert answers["greater distances are learned less often"] == "does not agree"
 
 
+def test_what_one_kind_learns_without_a_path_leaves_open_that_nothing_is_learned():
+    results = committed("long_range")
+    learned = [each | ({"accuracy": [0.5] * 4} if each["name"] == "convolutional, 64" else {}) for each in results]
+    for given, verdict in ((results, "agrees"), (learned, "open: not shown to be equivalent to chance")):
+        assert long_range_report.verdicts(given)[-1][2] == verdict
+
+
 @pytest.mark.parametrize("times, verdict", [(0.9, "agrees"), (1.1, "open: not shown to be equivalent")])
 def test_attention_is_alike_up_to_the_bound_and_not_beyond(times, verdict):
     results, bound = committed("attention_scale"), 0.1 * np.log(16)
@@ -128,7 +135,8 @@ def test_recurrent_models_are_compared_seed_by_seed_and_corrected_for_nine_compa
             changed.append(each | {"bleu": (of_seed + ahead).tolist()})
         return recurrent_report.verdicts(changed + speed, "Multi30k")
 
-    assert "not significantly different" not in planted([0.0, 0.001, -0.001])
+    shown = planted([0.0, 0.001, -0.001])
+    assert "not significantly different" not in shown and shown.count("| lower |") == 3  # falls from short to long
     assert planted([0.0, 0.29, -0.29]).count("not significantly different") == 12  # nine figures, and three verdicts
 
 
