@@ -11,6 +11,7 @@ from extras import need
 from examples.number_words import draw_numbers, english, german
 from examples.paper import heads
 from examples.paper import heads_score as score
+from examples.paper.heads_report import training_share
 from minitransformer.checkpoints import save_checkpoint
 from minitransformer.config import Config, ModelConfig
 from minitransformer.models import Transformer
@@ -74,6 +75,26 @@ def test_a_planted_head_is_found_with_its_share(rng):
 def test_random_heads_are_not_found_and_few_words_say_nothing(rng):
     assert not score.score(instances(rng, 400), rng).is_found
     assert score.score(instances(rng, 2 * score.FEWEST - 1), rng) is None
+
+
+def test_the_head_is_chosen_by_one_half_of_the_sentences_and_measured_by_the_other(rng):
+    """Another head is perfect in the half that measures, and has no part in the choice."""
+    found = instances(rng, 100)
+    for each in found:
+        layer, head = (0, 1) if each.sentence % 2 else (1, 3)
+        each.weights[layer, head] = 0.4 * each.weights[layer, head]
+        each.weights[layer, head, each.wanted] += 0.6
+        if each.sentence % 2:
+            each.weights[layer, head] = np.eye(9)[each.wanted]
+    best = score.score(found, rng)
+    assert (best.layer, best.head, best.is_found) == (2, 4, False) and best.share < 0.2
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"), [("a", "30 of the 40 sentences (75%)"), ("c", "None of the 40"), ("", "None")]
+)
+def test_the_text_that_a_model_was_trained_on_is_told_from_other_text(seen, said):
+    assert said in training_share([(Path("a"), 30), (Path("b"), 10)], seen)
 
 
 def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(rng):
