@@ -94,6 +94,16 @@ def test_big_counts_in_no_verdict(rng):
     assert (same_side, told, equal) == ("agrees in 11 of 11", "agrees in 11", "agrees in 7")
 
 
+def test_a_row_on_the_other_side_of_base_is_counted_against_the_claim(rng):
+    results = scattered(rng, 1, common=1.0, own=1e-4)
+    base = {each["seed"]: each["nll"] for each in results if each["name"] == "base"}
+    for each in results:
+        if each["name"] == "C1":
+            each["nll"] = 2 * base[each["seed"]] - each["nll"]
+    same_side, told, _ = report.summary(results, PAPER)
+    assert same_side[1:] == ["all but: C1", "agrees in 10 of 11"] and told[2] == "agrees in 10, does not agree in 1"
+
+
 def test_rows_are_equal_only_within_the_bound_and_open_where_seeds_scatter(rng):
     equal = [row for row, each in report.beside_base(results_like(1, (0, 0)), PAPER).items() if not each.is_separate]
     for own, verdict in ((1e-4, "equal, as in the paper"), (0.5, "open: not significantly different")):
