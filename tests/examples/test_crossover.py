@@ -42,6 +42,18 @@ def test_the_rate_of_the_lowest_loss_is_chosen_and_results_of_another_are_refuse
         crossover.best_rate([*results, trained, better], "parsing", "GRU", [0.003, 0.006])
 
 
+def test_a_curve_is_that_of_the_longest_training_of_each_seed_and_of_none_that_chose_the_rate():
+    settings = {"tasks": ["parsing"], "minutes": [5, 20, 40]}
+    trained = [("val", 40, 1, [1, 2, 3]), ("val", 20, 1, [1, 9]), ("val", 40, 2, [2, 3, 4]), ("rates", 5, 3, [9])]
+    results = [
+        {"task": "parsing", "model": "GRU", "part": part, "minutes": minutes, "seed": seed, "settings": settings}
+        | {"points": [{"score": score} for score in scores]}
+        for part, minutes, seed, scores in trained
+    ]
+    curve = crossover_report.curves_of(results)["parsing", "GRU"]
+    assert curve.seeds == [1, 2] and curve.scores.tolist() == [[1, 2, 3], [2, 3, 4]]
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A folder with tiny data, where jobs run in this process, of a second of training at most."""
