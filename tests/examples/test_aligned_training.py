@@ -6,10 +6,12 @@ import shutil
 import signal
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from test_parsing import TREEBANK
+from test_trees import one_tree
 from tiny_run import write_config
 
 from examples.parsing import compare, speed, train
@@ -168,8 +170,33 @@ def test_seeds_are_compared_at_the_updates_that_all_of_them_have_scored():
         points = [{"update": update, "f1": update / 10 + seed} for update in updates]
         return {"seed": seed, "points": points, "score": {"f1": 90.0}}
 
-    curve = compare.ParserCurve("aligned-C", [result(1, 100, 200, 300, 400), result(2, 200, 400)], 6.0)
+    whole = [result(1, 100, 200, 300, 400), result(2, 200, 400)]
+    curve = compare.ParserCurve("aligned-C", [*whole, result(1, 100, 200)], 6.0)  # the last has not trained on
+    assert curve.results == whole
     assert curve.minutes.tolist() == [20, 40] and curve.scores.tolist() == [[21, 41], [22, 42]]
+
+
+def test_seconds_are_the_median_of_the_rounds_after_the_first_and_those_of_one_update(tmp_path, monkeypatch):
+    clock, rounds = [0.0], iter([100.0, 8.0, 4.0, 40.0])
+
+    def update_often(trainer, updates):
+        assert len(updates) == 4
+        clock[0] += next(rounds)
+
+    monkeypatch.setattr(speed, "ROUNDS", 3)
+    monkeypatch.setattr(speed, "UPDATES", 4)
+    monkeypatch.setattr(speed, "update_often", update_often)
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    speed.measure(tmp_path / "speed.json", {"aligned-C": None}, {})
+    assert speed.read_speeds(tmp_path / "speed.json")["aligned-C"]["seconds"] == 2.0
+
+
+def test_precision_is_of_the_brackets_of_the_parser_and_recall_of_those_of_the_treebank():
+    one, three = one_tree("(S (NN a) (VB b))"), one_tree("(S (NP (NN a)) (VP (VB b)))")
+    bank = SimpleNamespace(parse=lambda *given: [one])
+    config = SimpleNamespace(training=SimpleNamespace(threads=1), translation=SimpleNamespace(batch_tokens=9))
+    found = train.scores(config, bank, None, [three], 1)
+    assert (found["precision"], found["recall"], found["f1"]) == (100.0, 33.33, 50.0)
 
 
 def test_minutes_are_updates_times_seconds_and_a_crossing_is_found(tmp_path, capsys, refused):
