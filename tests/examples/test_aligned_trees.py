@@ -8,7 +8,7 @@ import pytest
 from test_trees import one_tree, random_tree
 
 from examples.parsing import grammar as grammar_of_forms
-from examples.parsing import trees
+from examples.parsing import treebank, trees
 from examples.parsing.aligned import Spans, aligned_tokens, aligned_tree, express, flat_tokens
 from examples.parsing.grammar import Grammar
 from examples.parsing.treebank import Treebank
@@ -16,6 +16,7 @@ from examples.parsing.trees import Tree
 from examples.parsing.words import WORD_DROPOUT, WordDropout, Words, word_class
 from minitransformer.config import EOS, UNK
 from minitransformer.errors import DataError
+from minitransformer.generation import Hypothesis
 from minitransformer.text import BatchStream
 from minitransformer.training.micro_batches import MicroBatches
 
@@ -113,6 +114,24 @@ def test_a_token_has_an_id_if_the_training_trees_have_it_twice():
     often, once = one_tree("(S (A (x a) (y b)) (z c))"), one_tree("(S (B (x a) (y b)) (z c))")
     bank = Treebank([often, once, often], "C")
     assert set(bank.kinds) == {*aligned_tokens(often, 1), *flat_tokens("S", "x", 1)}
+
+
+def test_the_beam_that_is_asked_for_parses_and_trees_stand_in_the_order_of_the_sentences(monkeypatch):
+    tree, searched = one_tree("(S (x a) (x b) (x c))"), []
+    bank = Treebank([tree, tree], "C")
+
+    def search(model, src, *, beam_size, allowed, **options):
+        searched.append((src.shape, beam_size))
+        ids = []
+        for _ in range(src.shape[1] - 1):  # the first token that the grammar allows, but for EOS at the end
+            ids.append(int(np.flatnonzero(allowed(np.array([ids], dtype=np.int64)))[0]))
+        return [[Hypothesis(tuple(ids), 0.0, 0.0)] for _ in src]
+
+    monkeypatch.setattr(treebank, "beam_search", search)
+    sentences = [["a", "b", "c"], ["d"], ["e", "f", "g"], ["h", "i"]]
+    found = bank.parse(None, sentences, beam_size=7, batch_tokens=100)
+    assert [each.words() for each in found] == sentences
+    assert searched == [((2, 4), 7), ((1, 2), 7), ((1, 3), 7)]  # of equal lengths together, with EOS
 
 
 @pytest.mark.parametrize(
