@@ -10,6 +10,8 @@ import pytest
 
 from course import limits, show
 from course.gradients import check_gradient
+from course.results import measured, result_lines
+from examples.paper.seeds import standard_error, values_of
 from minitransformer.ops.attention import attention_forward
 from minitransformer.ops.layer_norm import layer_norm, layer_norm_backward, layer_norm_forward
 from minitransformer.ops.softmax import softmax_backward, softmax_forward
@@ -38,6 +40,7 @@ def runs_for_ever(grad_y, saved):
         pass
 
 
+ONE_DOUBLED = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0]])
 BAD_BACKWARD = {
     "None": (
         lambda grad_y, saved: None,
@@ -49,6 +52,7 @@ BAD_BACKWARD = {
     "NaN": (lambda grad_y, saved: (grad_y * np.nan,), "relative error nan: WRONG in input 0"),
     "inf": (lambda grad_y, saved: (grad_y * np.inf,), "WRONG in input 0"),
     "raises": (lambda grad_y, saved: saved[3], "WRONG. IndexError: tuple index out of range, raised in <lambda>"),
+    "one number": (lambda grad_y, saved: (softmax_backward(grad_y, saved)[0] * ONE_DOUBLED,), "WRONG in input 0"),
     "in place": (changes_in_place, "read-only, raised in changes_in_place, `grad_y *= 2.0`."),
     "exit": (lambda grad_y, saved: sys.exit(), "WRONG. SystemExit, raised in <lambda>"),
     "unfilled": (lambda grad_y, saved: ..., "<lambda>: not yet"),
@@ -97,3 +101,8 @@ def test_a_stop_that_comes_when_the_call_is_over_says_nothing(rng, monkeypatch, 
     monkeypatch.setattr(threading, "excepthook", lambda told: print(told.exc_type))
     check_gradient(layer_norm, rng.standard_normal((3, 5)), rng.standard_normal(5), rng.standard_normal(5))
     assert re.fullmatch("layer_norm: .*: right\n", capsys.readouterr().out)
+
+
+def test_the_errors_of_what_was_measured_are_standard_errors_over_seeds():
+    perplexities = values_of(result_lines("table3", "base"), "ppl")
+    assert measured("table3", "base", "ppl") == pytest.approx((perplexities.mean(), standard_error(perplexities)))

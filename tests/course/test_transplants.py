@@ -52,6 +52,14 @@ def test_what_is_right_alone_and_raises_in_the_chain_is_one_line(folder, capsys)
     assert last.startswith("a linear map: WRONG. AssertionError: not square, raised in f, `assert len(w) == len(w.T)")
 
 
+def test_what_is_right_alone_and_wrong_in_the_chain_is_called_wrong(folder, capsys):
+    own = "def f(g, x, w):\n    return g @ w.T * (1 + (len(w) != len(w.T))), x.T @ g, g.sum(axis=0)\n"
+    (folder / "01_arrays.linear_backward.py").write_text(f"{HEADER}f\n\n{own}")
+    transplant("01_arrays")
+    first, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "yours: 1 of 24" and re.fullmatch("a linear map: relative error of its gradient .*: WRONG", last)
+
+
 def test_lists_that_are_right_are_arrays_in_the_model(folder, capsys):
     own = "import numpy as np\n\ndef f(packed, n_heads):\n    return np.split(packed, n_heads, axis=1)\n"
     (folder / "05_heads.split.py").write_text(f"{HEADER}f\n\n{own}")
