@@ -78,3 +78,9 @@ def test_a_command_that_fails_ends_the_rehearsal_with_its_log(tmp_path):
         cost_of("minitransformer plan missing.toml", tmp_path)
     cost = cost_of("python -c 'import time; time.sleep(0.5)'", tmp_path)  # on a busy machine a shorter one is not seen
     assert cost.seconds > 0 and cost.peak_bytes > 10**6
+
+
+def test_what_was_on_the_disk_before_a_command_is_no_cost_of_it(tmp_path):
+    (tmp_path / "before").write_bytes(bytes(10**6))
+    (tmp_path / "write.py").write_text("open('new', 'wb').write(bytes(50_000))")
+    assert 50_000 <= cost_of("python write.py", tmp_path).disk_bytes < 51_000  # and the line of the log
