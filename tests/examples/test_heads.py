@@ -97,6 +97,32 @@ def test_the_text_that_a_model_was_trained_on_is_told_from_other_text(seen, said
     assert said in training_share([(Path("a"), 30), (Path("b"), 10)], seen)
 
 
+def found_of(rows, wanted) -> list:
+    """What one head gives, to choose it and to measure it by the same numbers."""
+    pairs = [pair for pair in zip(rows, wanted, strict=True) for _ in range(2)]
+    return [score.Found(i, 3, int(each), np.array(row)[None, None]) for i, (row, each) in enumerate(pairs)]
+
+
+def test_a_share_must_be_twice_the_mean_of_the_shuffles_and_above_each_of_them(rng):
+    weak = score.score(found_of([np.full(9, 0.105) + 0.05 * np.eye(9)[5]] * 50, [5] * 50), rng)
+    assert 1.3 < weak.share / weak.shuffled < 1.5 and not weak.is_found  # above each, and less than twice the mean
+    few = score.score(found_of(np.eye(9)[[0, 1, 2, 3, 4, 5, 6, 7, 8, 1]], [0, 1, 2, *[0] * 7]), rng)
+    assert few.share == pytest.approx(0.3) and few.share > 2 * few.shuffled and not few.is_found  # by chance
+
+
+def test_shuffled_keys_are_all_words_of_a_sentence_alike(rng):
+    """Everything is given to the first of three words, or of nine."""
+    best = score.score(found_of([np.eye(n)[0] for n in (3, 9) * 30], [0] * 60), rng)
+    assert best.share == 1 and best.shuffled == pytest.approx((1 / 3 + 1 / 9) / 2, abs=0.02)
+
+
+def test_a_head_that_gives_less_than_to_other_words_at_the_distance_is_not_found(rng):
+    distances, rows = score.Distances(), 0.05 + rng.uniform(0.5, 0.6, (40, 1)) * np.eye(9)[5]
+    distances.add(np.eye(9, k=2)[None, None])
+    best = score.score(found_of(rows, [5] * 40), rng, distances)
+    assert best.share > 2 * best.shuffled and best.same_distance == 1 and not best.is_found
+
+
 def test_a_head_that_looks_at_a_distance_is_not_found_for_words_that_are_there(rng):
     """One head gives 0.6 to the word two further on, whichever word it is; another to the wanted words alone."""
     for by_distance in (True, False):
