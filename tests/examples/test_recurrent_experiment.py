@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,26 @@ def test_multi30k_is_scored_on_validation_and_no_test_set_is_read(monkeypatch):
     scores = tasks.translation_scores(None, experiment.SETTINGS)
     assert read == ["val.en", "val.de"]
     assert scores == {"bleu": pytest.approx([100] * 5), "bleu_of_all": pytest.approx(100)}
+
+
+def test_bleu_is_that_of_the_outputs_beside_their_references(monkeypatch):
+    """Exchanged, outputs that are too short would lose nothing for it."""
+    given, one_length = [], {"lengths": [5], "of_each_length": 2}
+    monkeypatch.setattr(tasks, "corpus_bleu", lambda *sides: given.append(sides) or SimpleNamespace(score=1.0))
+    monkeypatch.setattr(tasks, "greedy_search", lambda model, src: [Hypothesis((7,), 0.0, 0.0)] * len(src))
+    tasks.reverse_scores(None, experiment.SETTINGS | one_length)
+    for module in (tasks, crossover_tasks):
+        monkeypatch.setattr(module, "read_lines", lambda path: [path.name])
+        monkeypatch.setattr(module, "translate_lines", lambda *arguments: ["output"])
+    monkeypatch.setattr(tasks, "multi30k_tokenizer", lambda vocab_size: None)
+    tasks.translation_scores(None, experiment.SETTINGS | {"words": [60]})
+    monkeypatch.setattr(crossover_tasks, "corpus_bleu", tasks.corpus_bleu)
+    corpus = SimpleNamespace(tokenizer=SimpleNamespace(vocab_size=9))
+    monkeypatch.setattr(crossover_tasks, "corpus_of", lambda *arguments: corpus)
+    crossover_tasks.multi30k({}).score(None, None)
+    (reversals, symbols), *others = given
+    assert reversals == ["7", "7"] and all(len(each.split()) == 5 for each in symbols)
+    assert others == [(["output"], ["val.de"])] * 3
 
 
 def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_end(monkeypatch, tmp_path):
