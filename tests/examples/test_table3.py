@@ -2,12 +2,16 @@
 
 import math
 import re
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from examples.paper import table3
 from examples.paper import table3_report as report
+from minitransformer.planning import Cost
 
 PAPER = table3.PAPER
 
@@ -39,6 +43,25 @@ def test_the_printed_vocabularies_give_the_papers_parameter_counts():
         low, high = (int(size.replace(",", "")) for size in found.groups()[2:])
         for size, expected in ((low, millions), (high, millions), (low - 1, millions - 1), (high + 1, millions + 1)):
             assert round(table3.parameter_count(table3.ModelConfig.table3(row, size)) / 1e6) == expected
+
+
+def test_a_row_has_the_last_loss_and_the_bleu_of_the_last_checkpoint_on_the_development_set(tmp_path, monkeypatch):
+    lines = [{"kind": kind, "nll": nll, "ppl": 1.0} for kind, nll in (("valid", 3.0), ("valid", 2.0), ("train", 1.0))]
+    folder, cost = SimpleNamespace(metrics=None, paths=lambda: ["first", "last"]), Cost(1.0, 2.0, 1, 3.0)
+    stubs = {
+        "Trainer": lambda config, progress: SimpleNamespace(config=config, folder=folder, cost=lambda: cost),
+        "run_to_end": lambda trainer: None,
+        "read_metrics": lambda path: lines,
+        "load_checkpoint": lambda path: SimpleNamespace(build=lambda device: (path, None)),
+        "read_lines": lambda path: [Path(path).name],
+        "translate_lines": lambda model, tokenizer, sources, search: [f"{model} of {sources}"],
+        "corpus_bleu": lambda ours, theirs: SimpleNamespace(score=(ours, theirs), signature=""),
+    }
+    for name, stub in stubs.items():
+        monkeypatch.setattr(table3, name, stub)
+    monkeypatch.setattr(sys, "argv", ["table3", f"--data={tmp_path}"])
+    found = table3.train_and_score("C4", 1, table3.parse_arguments())
+    assert (found["nll"], found["bleu"]) == (2.0, (["last of ['val.en']"], ["val.de"]))
 
 
 def results_like(factor, noise):
