@@ -50,7 +50,8 @@ def grade(names: Sequence[str], seed: int) -> None:
                 own = inspect.unwrap(function) if function else None  # errors name its lines, not a wrapper's
                 result = examine(name, own, seed) if own else None
                 points = int(result is not None and result.verdict == "right")
-                text = NOT_HANDED_IN if result is None else "" if points else f"with other inputs: {result.text}"
+                fault = f"with other inputs: {result.text or 'not filled in'}" if result else NOT_HANDED_IN
+                text = "" if points else fault
             except Unusable as error:
                 points, text = 0, str(error)
         print(json.dumps([name, points, " ".join(text.split())]), flush=True)

@@ -93,7 +93,8 @@ def _right_function(name: str, text: str) -> Callable:
         raise Unusable(f"it does not define {wanted}, as its first line says")
     result = examine(name, names[wanted])
     if result.verdict != "right":
-        raise Unusable(f"its function is {result.verdict}: {result.text.splitlines()[0] if result.text else ''}"[:300])
+        what = f"wrong: {result.text.splitlines()[0]}" if result.text else "not filled in"
+        raise Unusable(f"its function is {what}"[:300])
     return with_arrays(names[wanted], find_exercise(name))
 
 

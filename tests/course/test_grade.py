@@ -62,8 +62,11 @@ def test_right_functions_earn_a_point_each_and_others_none(hand_in, tmp_path, ca
 
 
 def test_answers_to_the_usual_inputs_alone_are_not_enough(hand_in, capsys):
+    hand_in("berta", "03_softmax.softmax", MEMORIZED.replace(", scores)\n", ", ...)\n"))  # not yet, where it is new
     graded(hand_in("anna", "03_softmax.softmax", MEMORIZED).parent)
-    assert "anna: 0 of " in (out := capsys.readouterr().out) and "03_softmax.softmax: with other inputs: " in out
+    out = capsys.readouterr().out
+    assert "anna: 0 of " in out and "03_softmax.softmax: with other inputs: Expected [[" in out
+    assert "berta: 0 of " in out and "03_softmax.softmax: with other inputs: not filled in\n" in out
 
 
 def test_an_error_at_other_inputs_names_the_students_own_line(hand_in, capsys):

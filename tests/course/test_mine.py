@@ -166,6 +166,10 @@ def test_a_guess_stands_beside_what_was_measured(cells, capsys, tmp_path, monkey
         (lambda text: "", "its first line is not that of this version"),
         (lambda text: text + "\nraise SystemExit\n", "it does not run (SystemExit, "),
         (lambda text: text.replace("q, k, mask):\n", "q, k, mask):\n    q *= 2\n"), "changed its input q"),
+        (
+            lambda text: text.replace("q, k, mask):\n", "q, k, mask):\n    return ...\n"),
+            "its function is not filled in\n",
+        ),
     ],
 )
 def test_a_damaged_file_is_named_in_one_line_and_the_solution_stands_in(damage, words, kept, capsys):
