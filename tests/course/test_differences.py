@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from course.checking import examine
+from course.compare import same
 from course.differences import in_other_order
 from course.exercise import solution_of
 
@@ -94,6 +95,12 @@ def test_what_is_nearly_right_is_said_to_be(change):
     text = examine("03_softmax.softmax", lambda z: change(solution_of("03_softmax.softmax")(z))).text
     assert text.startswith("It is right up to a thousandth: is something rounded")
     assert "thousandth" not in examine("18_half_precision.loss_scale", lambda grads: 1e-9).text
+
+
+def test_small_numbers_are_not_taken_for_zeros():
+    first = np.array([512**-0.5 * 4000**-1.5])  # eq. 3 of the base model at update 1: 1.7e-7
+    assert same(first, first * (1 + 1e-7), 1e-6)
+    assert not same(first, np.zeros(1), 1e-6) and not same(first, 2 * first, 1e-6)
 
 
 def test_small_numbers_are_not_shown_as_zeros():
