@@ -1,6 +1,7 @@
 """The experiments on the paper's claims: tasks have the right labels, and measures are what they are by definition."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -68,6 +69,21 @@ def test_a_head_whose_queries_match_its_keys_recalls_everything(rng, kind):
     model.w_o.data[...] = one_hot[:, : model.w_o.shape[1]]
     loss, accuracy = attention_scale.loss_and_accuracy(model, attention_scale.draw_recall(rng, settings))
     assert accuracy == 1 and loss.item() < 1e-6
+    model.w_o.data[...] = 0.0  # all answers, 0 among them, are as probable
+    loss, _ = attention_scale.loss_and_accuracy(model, attention_scale.draw_recall(rng, settings))
+    assert loss.item() == pytest.approx(math.log(settings["values"] + 1), rel=1e-6)
+
+
+def test_the_cost_of_scores_is_that_of_forward_and_backward(rng, monkeypatch):
+    passes = []
+
+    def attend(kind, q, *others):
+        return SimpleNamespace(backward=lambda grad_y: passes.append((kind, q.shape, grad_y.shape)))
+
+    monkeypatch.setattr(attention_scale, "attend", attend)
+    monkeypatch.setattr(attention_scale, "time_and_memory", lambda work, rounds: work())
+    attention_scale.cost("additive", 8, 5, rng)
+    assert passes == [("additive", (4, 5, 8), (4, 5, 8))]
 
 
 # Sec. 3.5: positions
@@ -114,10 +130,10 @@ def test_random_offsets_reach_every_position_of_the_test_and_no_longer_sequence(
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        ("none", {"sequences": 1, "copied": 1, "ended": 1}),
-        ("never ends", {"sequences": 0, "copied": 1, "ended": 0}),
-        ("ends everywhere", {"sequences": 0, "copied": 1, "ended": 0}),
-        ("wrong symbol", {"sequences": 0, "copied": 0, "ended": 1}),
+        ("none", {"sequences": 1, "copied": 1, "ended": 1, "tokens": 1}),
+        ("never ends", {"sequences": 0, "copied": 1, "ended": 0, "tokens": 5 / 6}),
+        ("ends everywhere", {"sequences": 0, "copied": 1, "ended": 0, "tokens": 1 / 6}),
+        ("wrong symbol", {"sequences": 0, "copied": 0, "ended": 1, "tokens": 5 / 6}),
     ],
 )
 def test_the_end_mark_is_scored_apart_from_the_symbols(rng, fault, expected):
@@ -133,13 +149,32 @@ def test_the_end_mark_is_scored_apart_from_the_symbols(rng, fault, expected):
             return Tensor(logits)
 
         def loss(self, batch):
-            return None, Tensor(np.float64(0))
+            return None, Tensor(np.float64(0.25 * batch.tgt_out.size))
 
     found = positions.scores(Planted(), batch)
-    assert {key: found[key] for key in expected} == expected
+    assert found == pytest.approx(expected | {"nll": 0.25})
 
 
 # Sec. 4: copying over a distance
+
+
+def test_the_loss_and_the_accuracy_of_a_copy_are_those_of_a_symbol(rng, monkeypatch):
+    n_symbols, drawn, draw = long_range.SETTINGS["symbols"], [], long_range.draw_sequences
+    answers = rng.integers(1, n_symbols + 1, (3, 4))
+    loss = long_range.mean_loss(Tensor(np.zeros((3, 4, 1 + n_symbols))), answers)
+    assert loss.item() == pytest.approx(math.log(1 + n_symbols))
+
+    def all_but_the_last(model, embedded):
+        answers = drawn[-1][1].copy()
+        answers[:, -1] = answers[:, -1] % n_symbols + 1
+        return Tensor(np.eye(1 + n_symbols)[answers])
+
+    monkeypatch.setattr(long_range, "draw_sequences", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    monkeypatch.setattr(long_range, "learn", lambda *given: None)
+    monkeypatch.setattr(long_range, "share_from_source", lambda *given: 0.0)
+    monkeypatch.setattr(long_range.Copier, "logits", all_but_the_last)
+    found = long_range.trial("self-attention, 8", 1, long_range.SETTINGS | {"learning_rates": [0.1]})
+    assert found["accuracy"] == [0.75] and len(drawn[-1][0]) == 500
 
 
 def test_the_marked_symbols_are_asked_for_in_order_at_the_distance(rng):
