@@ -35,6 +35,23 @@ def test_minutes_are_those_of_a_core_beside_a_gpu_too(tmp_path):
     assert [config.execution.device for config in configs] == ["cpu", "cpu"]
 
 
+def test_the_seconds_of_an_update_are_those_after_the_warm_up(monkeypatch):
+    clock, done = [0.0], [0]
+
+    def run_to_end(trainer):
+        """The first updates take 9 seconds each, those of the training that resumes 2."""
+        clock[0] += 2.0 * (trainer.updates - done[0]) if done[0] else 9.0 * trainer.updates
+        done[0] = 0 if done[0] else trainer.updates
+
+    monkeypatch.setattr(
+        experiment, "Trainer", lambda config, *_, **__: SimpleNamespace(updates=config.training.updates)
+    )
+    monkeypatch.setattr(experiment, "run_to_end", run_to_end)
+    monkeypatch.setattr(experiment, "time", SimpleNamespace(process_time=lambda: clock[0]))
+    models = experiment.SETTINGS["models"]
+    assert experiment.speed(1, experiment.SETTINGS | experiment.QUICK) == {"reverse": dict.fromkeys(models, 2.0)}
+
+
 def test_targets_are_the_sources_from_their_ends(rng):
     lengths = rng.integers(5, 60, 20)
     sources, targets = tasks.reversed_pairs(lengths, rng, symbols=30)
@@ -123,7 +140,8 @@ def test_the_learning_rate_with_the_lowest_loss_after_a_third_is_trained_to_the_
 def test_no_learning_rate_is_chosen_by_losses_of_other_settings(monkeypatch, tmp_path):
     monkeypatch.setattr(experiment, "scores_of", lambda *_: {})
     settings = experiment.SETTINGS | experiment.QUICK | {"updates": {"reverse": [12] * 4}, "lr_scales": [0.2, 1.0]}
-    best = experiment.train_and_score("reverse", "Transformer", 1, settings, tmp_path)["lr_scale"]
-    shutil.rmtree(tmp_path / f"reverse-Transformer-1-{best}")
+    found = experiment.train_and_score("reverse", "Transformer", 1, settings, tmp_path)
+    assert 128 < found["positions"] <= 256  # of an update, which is filled up to 256
+    shutil.rmtree(tmp_path / f"reverse-Transformer-1-{found['lr_scale']}")
     with pytest.raises(CheckpointError, match="warmup_steps must be 500"):
         experiment.train_and_score("reverse", "Transformer", 1, settings | {"warmup_steps": 50}, tmp_path)
