@@ -131,9 +131,11 @@ def command(folder, *options, src=("a.en", "b.en"), tgt=("a.de", "b.de"), output
 
 
 def printed(capsys) -> dict[str, int]:
-    """The counts of the table, by what stands before each."""
-    rows = re.findall(r"^(\S.*?) +([\d,]+) +[\d.]+ %$", capsys.readouterr().out, re.M)
-    return {name.removeprefix("left out: "): int(count.replace(",", "")) for name, count in rows}
+    """The counts of the table, by what stands before each; their shares are of all pairs."""
+    rows = re.findall(r"^(\S.*?) +([\d,]+) +([\d.]+) %$", capsys.readouterr().out, re.M)
+    counts = {name.removeprefix("left out: "): int(count.replace(",", "")) for name, count, _ in rows}
+    assert [share for *_, share in rows] == [f"{100 * n / counts['pairs read']:.2f}" for n in counts.values()]
+    return counts
 
 
 def test_files_are_cleaned_one_after_the_other_and_counted(texts, capsys):
