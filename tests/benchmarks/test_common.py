@@ -8,6 +8,7 @@ import pytest
 from benchmarks.common import matrix_products, race, real_text
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.work import Size, halves, random_batch
+from examples.report import spread
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.text import BatchStream
 
@@ -77,3 +78,7 @@ def test_a_floor_runs_each_product_once_in_its_layout(rng, monkeypatch):
     matrix_products.replay(products)()
     assert [pair for *pair, _ in run] == [list(pair) for pair in plain]
     assert [shape for *_, shape in run] == [(2, 3, 3), (2, 5, 3)]
+
+
+def test_a_spread_is_the_median_and_the_extremes():
+    assert spread([9.0, 1.0, 2.0]) == {"median": 2.0, "lowest": 1.0, "highest": 9.0}
