@@ -155,6 +155,7 @@ def embedding(f: Functions):
 
 
 ADAPTERS = {
+    "dropout": (dropout, ["11_training.dropout"]),
     "linear": (linear, ["01_arrays.linear_backward"]),
     "cross_entropy": (cross_entropy, ["03_softmax.smoothed_loss", "03_softmax.loss_backward"]),
     "attention": (attention, ["04_attention.weights", "04_attention.backward"]),
@@ -163,9 +164,9 @@ ADAPTERS = {
     "layer_norm": (layer_norm, ["06_layer_norm.forward", "06_layer_norm.backward"]),
     "feed_forward": (feed_forward, ["07_feed_forward.forward", "07_feed_forward.backward"]),
     "embedding": (embedding, ["08_positions.embedding", "08_positions.embedding_backward"]),
-    "dropout": (dropout, ["11_training.dropout"]),
 }
-"""Of each rule: what makes it, and the exercises of its functions."""
+"""Of each rule: what makes it, and the exercises of its functions. Those that others use come first, to be compared
+first: a fault is then named after its own exercise."""
 
 
 def adapted(rule: Rule, f: Functions) -> Rule:

@@ -22,6 +22,9 @@ from minitransformer.training import Corpus, Trainer
 WEIGHTS = "04_attention.weights"
 WRONG_BY_HAND = kept_file(WEIGHTS, "def f(q, k, mask):\n    return 2.0 * right(q, k, mask)\n")
 SLOW = kept_file(WEIGHTS, "def f(q, k, mask):\n    return [right(q, k, mask) for _ in range(100)][0]\n")
+WRONG_FOR_BATCHES = kept_file(
+    "11_training.dropout", "def f(x, *given):\n    return right(x, *given) * (2 if x.ndim > 1 else 1)\n"
+)
 
 
 def weights_with(rest: str) -> str:
@@ -110,6 +113,7 @@ def test_a_bad_function_is_named_in_one_line_and_the_rest_counts(text, words, co
         ({WEIGHTS: weights_with("[..., :1] if len(q) > 5 else right(q, k, mask)")}, "ShapeError: "),
         ({WEIGHTS: weights_with(" * (1.0 + 1e-3 * (len(q) > 5))")}, "another update than the engine's"),
         ({WEIGHTS: weights_with(" if len(q) < 6 else missing")}, f"{WEIGHTS} raised NameError"),
+        ({"11_training.dropout": WRONG_FOR_BATCHES}, "11_training.dropout must do the work of dropout, got another"),
         ({"04_attention.weight": SLOW}, "there is no exercise '04_attention.weight'; the nearest are 04_"),
         (dict.fromkeys(NAMES), "must hold a right function of one of these exercises: 01_arrays.linear_backward, "),
     ],
