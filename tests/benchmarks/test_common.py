@@ -54,10 +54,10 @@ def test_as_many_tokens_are_decoded_as_a_case_says(rng, beam_size):
 
 def test_a_random_batch_is_full_and_its_halves_have_each_sentence_once():
     batch = random_batch(Size("tiny", TINY, sentences=6, tokens=5, rounds=1))
-    sides = batch.src, batch.tgt_in, batch.tgt_out
+    sides, parts = (batch.src, batch.tgt_in, batch.tgt_out), halves(batch)
     assert [ids.shape for ids in sides] == [(6, 5)] * 3 and all((ids != PAD).all() for ids in sides)
     for name in ("src", "tgt_in", "tgt_out"):
-        found = [getattr(half, name) for half in halves(batch)]
+        found = [getattr(part, name) for part in parts]
         np.testing.assert_array_equal(np.concatenate(found), getattr(batch, name))
         assert [len(each) for each in found] == [3, 3]
 
