@@ -102,3 +102,10 @@ def test_an_error_of_the_system_names_the_file_and_keeps_the_old_one(tmp_path):
             write_atomically(path, full)
         assert caught.value.filename == str(path)
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
+
+
+def test_a_file_where_a_folder_must_be_is_named_and_not_the_temporary_folder_in_it(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as refused, staging_folder(tmp_path / "file" / "out"):
+        pass
+    assert refused.value.filename == str(tmp_path / "file")
