@@ -14,7 +14,7 @@ RETIRED_KEYS = {
     "model.dilation": (1, CONVOLUTION),
     "model.attention_window": (0, RESTRICTED),
     "execution.cuda_graphs": (False, "leave it out: no card has shown what CUDA graphs gain (benchmarks/notes.md)"),
-    "training.overlap": (True, "leave it out: summing during backward has gained nothing (benchmarks/notes.md)"),
+    "training.overlap": (True, "leave it out: no gain from summing during backward was measured (benchmarks/notes.md)"),
     "training.communicator": ("auto", "leave it out: what starts the ranks and the device decide (docs/ranks.md)"),
 }
 """``section.key``: the value at which it is ignored (None: never), and what to do instead."""
