@@ -208,14 +208,6 @@ def test_a_gradient_that_left_the_vector_is_refused(replace, rng):
         model.loss(batch)[0].backward()
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_a_tied_model_has_one_matrix_and_an_untied_one_three(tied):
-    model = Transformer(small_config(tie_embeddings=tied), seed=1)
-    matrices = [model.src_embedding.table, model.tgt_embedding.table, model.projection]
-    assert len({id(matrix) for matrix in matrices}) == (1 if tied else 3)
-    assert len(set(model.parameters.names)) == len(model.parameters.names)
-
-
 # Counts of the paper
 
 
