@@ -56,6 +56,8 @@ def test_words_after_any_number_of_spaces_are_translated(tokenizer):
     lines = ["a" + " " * 5000 + "dog", "a dog", "a"]
     spaced, plain, cut = translate_lines(model, tokenizer, lines, config)
     assert spaced == plain != cut
+    with pytest.raises(ShapeError, match="line 1 must have at most 1 tokens"):
+        translate_lines(model, tokenizer, lines, TranslationConfig(max_input_length=1))
 
 
 def test_what_answers_like_a_model_translates_like_it(tokenizer):
