@@ -81,12 +81,6 @@ def test_two_runs_do_not_share_a_directory(tmp_path):
     assert tiny_trainer(tmp_path, updates=3).run().update == 3
 
 
-def test_the_newest_checkpoints_are_kept_and_the_last_update_is_saved(tmp_path):
-    tiny_trainer(tmp_path, updates=18, keep_checkpoints=3).run()
-    names = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert names == [f"update_{update:08d}.npz" for update in (12, 16, 18)]
-
-
 def test_what_a_signal_left_between_two_checkpoints_is_the_last_to_be_averaged_and_the_first_to_go(tmp_path):
     def updates(paths):
         return [int(path.stem.removeprefix("update_")) for path in paths]
