@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from foreign_models import checkpoint_with
 
 from minitransformer.checkpoints import Checkpoint, load_checkpoint
 from minitransformer.cli.main import main
-from minitransformer.config import Config, ModelConfig
+from minitransformer.config import ModelConfig
 from minitransformer.errors import ConfigError, DataError
 from minitransformer.interop.huggingface import write_folder
 from minitransformer.models import build_model
@@ -14,8 +15,7 @@ from minitransformer.models import build_model
 
 def checkpoint_of(seed: int) -> Checkpoint:
     section = ModelConfig(vocab_size=30, n_layers=1, d_model=16, n_heads=2, d_ff=24)
-    model = build_model(section, seed=seed)
-    return Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
+    return checkpoint_with(build_model(section, seed=seed))
 
 
 @pytest.mark.parametrize("is_there", [False, True])

@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from extras import need
-from foreign_models import SENTENCES, logits_of, marian_model, save_vocabulary, shrink_norms
+from foreign_models import SENTENCES, checkpoint_with, logits_of, marian_model, save_vocabulary, shrink_norms
 from tiny_run import write_config
 
-from minitransformer.checkpoints import Checkpoint, load_checkpoint
+from minitransformer.checkpoints import load_checkpoint
 from minitransformer.cli.main import main
-from minitransformer.config import BOS, EOS, UNK, Config, ModelConfig, TranslationConfig
+from minitransformer.config import BOS, EOS, UNK, ModelConfig, TranslationConfig
 from minitransformer.errors import DataError
 from minitransformer.generation import search_lines
 from minitransformer.interop.huggingface import read_folder, write_folder
@@ -106,15 +106,11 @@ def test_an_exported_model_is_loaded_by_their_library_and_comes_back_the_same(tm
         section = ModelConfig(vocab_size=30, n_layers=2, d_model=16, n_heads=2, d_ff=24, **changes)
         model = build_model(section, seed=1)
         out = tmp_path / str(number)
-        line = write_folder(checkpoint_of(model, section), out)
+        line = write_folder(checkpoint_with(model), out)
         assert "epsilon is 1e-5 there and 1e-06 here" in line
         theirs = library.MarianMTModel.from_pretrained(out).eval()
         src, tgt = rng.integers(4, 30, (2, 6)), np.c_[np.full(2, BOS), rng.integers(4, 30, (2, 4))]
         np.testing.assert_allclose(logits_of(theirs, src, tgt), model(src, tgt).data, atol=2e-4)
-
-
-def checkpoint_of(model, section):
-    return Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
 
 
 def test_a_model_of_theirs_that_goes_out_again_has_the_same_tensors(folder, tmp_path):

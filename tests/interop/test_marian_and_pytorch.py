@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from extras import need
-from foreign_models import SENTENCES, logits_of, marian_model, shrink_norms, unigram_model
+from foreign_models import SENTENCES, checkpoint_with, logits_of, marian_model, shrink_norms, unigram_model
 
-from minitransformer.checkpoints import Checkpoint, load_model
+from minitransformer.checkpoints import load_model
 from minitransformer.cli.main import main
-from minitransformer.config import BOS, Config, ModelConfig
+from minitransformer.config import BOS, ModelConfig
 from minitransformer.errors import DataError
 from minitransformer.interop.marian import read_npz, read_vocabulary
 from minitransformer.interop.pytorch import read_state_dict, write_state_dict
@@ -193,7 +193,7 @@ def test_an_exported_state_dict_loads_and_comes_back_the_same(tmp_path, rng, cha
     torch = need("torch")
     section = ModelConfig(vocab_size=SIZE, n_layers=2, d_model=16, n_heads=4, d_ff=24, **changes)
     model, path = build_model(section, seed=2), tmp_path / "model.safetensors"
-    line = write_state_dict(Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data), path)
+    line = write_state_dict(checkpoint_with(model), path)
     module = torch.nn.Transformer(
         16, 4, 2, 2, 24, batch_first=True, norm_first=section.norm == "pre", layer_norm_eps=1e-6
     )
@@ -227,7 +227,7 @@ def test_an_exported_state_dict_keeps_the_bias_of_the_logits(tmp_path, rng):
     )
     model, path = build_model(section, seed=2), tmp_path / "model.safetensors"
     model.output_bias.data[...] = rng.standard_normal(SIZE)
-    write_state_dict(Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data), path)
+    write_state_dict(checkpoint_with(model), path)
     again, _ = read_state_dict(path, None, n_heads=4).build()
     np.testing.assert_array_equal(again.output_bias.data, model.output_bias.data)
 
@@ -238,10 +238,8 @@ def test_an_exported_state_dict_keeps_the_bias_of_the_logits(tmp_path, rng):
 )
 def test_a_model_that_the_module_has_not_is_refused_with_the_reason(tmp_path, changes, message):
     section = ModelConfig(vocab_size=SIZE, n_layers=1, d_model=16, n_heads=4, d_ff=24, **changes)
-    model = build_model(section)
-    checkpoint = Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data)
     with pytest.raises(DataError, match=message):
-        write_state_dict(checkpoint, tmp_path / "model.safetensors")
+        write_state_dict(checkpoint_with(build_model(section)), tmp_path / "model.safetensors")
 
 
 def test_a_state_dict_of_something_else_is_refused(tmp_path):

@@ -4,9 +4,9 @@ import zipfile
 
 import numpy as np
 import pytest
+from foreign_models import checkpoint_with
 
-from minitransformer.checkpoints import Checkpoint
-from minitransformer.config import Config, ModelConfig
+from minitransformer.config import ModelConfig
 from minitransformer.errors import DataError
 from minitransformer.interop.marian import read_arrays
 from minitransformer.interop.pytorch import read_state_dict, write_state_dict
@@ -17,7 +17,7 @@ from minitransformer.models import build_model
 def test_of_two_tensors_for_one_parameter_none_is_taken_unless_they_are_equal(tmp_path):
     section = ModelConfig(vocab_size=9, n_layers=1, d_model=8, n_heads=2, d_ff=8)
     model, path = build_model(section, seed=2), tmp_path / "model.safetensors"
-    write_state_dict(Checkpoint(0, Config(model=section), model.parameters.table, model.parameters.data), path)
+    write_state_dict(checkpoint_with(model), path)
     arrays = read_safetensors(path)
     for second in ("transformer.embedding.weight", "src_embedding.weight"):
         write_safetensors(path, arrays | {second: arrays["embedding.weight"]})

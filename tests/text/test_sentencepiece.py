@@ -1,13 +1,13 @@
 """The reader of SentencePiece's unigram models: equal to the library, and not impressed by what is no model."""
 
 import contextlib
-import io
 import struct
 import time
 
 import numpy as np
 import pytest
 from extras import need
+from foreign_models import unigram_model
 
 from minitransformer.errors import DataError
 from minitransformer.text import Tokenizer, read_lines
@@ -24,11 +24,7 @@ LINES = [
 
 
 def trained(lines: list[str] = LINES, **options) -> bytes:
-    library = need("sentencepiece")
-    written = io.BytesIO()
-    options = {"vocab_size": 90, "hard_vocab_limit": False, "minloglevel": 2} | options
-    library.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=written, **options)
-    return written.getvalue()
+    return unigram_model(lines, 90, **options)
 
 
 def field(number: int, data: bytes) -> bytes:

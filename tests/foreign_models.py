@@ -1,4 +1,4 @@
-"""Models of other libraries with random parameters, and tokenizer files that sentencepiece trains."""
+"""Models of other libraries with random parameters, tokenizer files that sentencepiece trains, what is exported."""
 
 import io
 import json
@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 from extras import need
+
+from minitransformer.checkpoints import Checkpoint
+from minitransformer.config import Config
 
 SENTENCES = [
     "the cat sleeps in the old house",
@@ -15,6 +18,11 @@ SENTENCES = [
     "ein Hund und zwei Katzen schlafen hier",
     "das Haus des Hundes ist alt",
 ] * 20
+
+
+def checkpoint_with(model) -> Checkpoint:
+    """The parameters of a model, as what exports are made from."""
+    return Checkpoint(0, Config(model=model.config), model.parameters.table, model.parameters.data)
 
 
 def unigram_model(lines: list[str], size: int, **options) -> bytes:
