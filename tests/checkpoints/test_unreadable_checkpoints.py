@@ -1,7 +1,6 @@
 """Checkpoints that cannot be loaded: only damaged ones are called damaged."""
 
 import errno
-import io
 import json
 import os
 import pickle
@@ -17,6 +16,7 @@ from tiny_run import save_untrained
 from minitransformer.checkpoints import checkpoint, load_checkpoint
 from minitransformer.errors import CheckpointError, DamagedCheckpointError
 from minitransformer.files import write_atomically
+from tests.reliability.damage import entries_of, npy, packed
 
 
 @pytest.fixture
@@ -81,13 +81,10 @@ def test_a_newer_format_is_refused_as_such(saved, monkeypatch):
 
 
 def test_an_array_header_that_pythons_parser_has_no_memory_for_is_called_damage(saved):
-    with zipfile.ZipFile(saved) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
+    entries = entries_of(saved.read_bytes())
     text = b"-" * 9000 + b"1\n"
     entries["parameters.npy"] = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
-    with zipfile.ZipFile(saved, "w") as archive:
-        for name, content in entries.items():
-            archive.writestr(name, content)
+    saved.write_bytes(packed(list(entries.items())))
     with pytest.raises(DamagedCheckpointError, match="must be a whole checkpoint, got a damaged"):
         load_checkpoint(saved)
 
@@ -127,27 +124,19 @@ def test_values_that_no_training_writes_are_refused(saved, wrong):
         load_checkpoint(saved)
 
 
-def stored_as(data: bytes, shape: tuple[int, ...]) -> bytes:
-    """A file of NumPy's format whose header states ``shape`` and whose data are these bytes."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    return file.getvalue() + data
-
-
 BOMBS = ["a compressed entry", "a compressed vector", "an array header", "a size beyond the file", "an entry twice"]
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_small_file_that_states_a_large_array_is_refused_in_small_memory(saved, bomb, peak_memory):
     """What an entry states is compared with the file before memory is taken for it."""
-    with zipfile.ZipFile(saved) as archive:
-        entries = {name: archive.read(name) for name in archive.namelist()}
-    large = stored_as(bytes(20_000_000), (5_000_000,))
+    entries = entries_of(saved.read_bytes())
+    large = npy("<f4", (5_000_000,), bytes(20_000_000))
     with zipfile.ZipFile(saved, "w") as archive, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name twice
         for name, content in entries.items():
             if bomb in BOMBS[2:4] and name == "parameters.npy":
-                content = stored_as(b"", (5_000_000,))
+                content = npy("<f4", (5_000_000,), b"")
             if bomb == "a compressed vector" and name == "parameters.npy":
                 archive.writestr(name, large, zipfile.ZIP_DEFLATED)
             else:
