@@ -122,14 +122,6 @@ def test_short_and_long_sentences_do_not_share_a_batch(rng):
     assert positions.max(axis=1).mean() > 970
 
 
-def test_the_shape_and_tokens_of_a_batch_are_known_before_it_is_built(corpus):
-    batches = stream(corpus)
-    for number in range(2 * batches.batches_per_epoch):
-        batch = batches.batch(number)
-        assert batches.shape(number) == (*batch.src.shape, batch.tgt_in.shape[1])
-        assert batches.n_tgt_tokens(number) == batch.n_tgt_tokens
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_sentence_longer_than_a_budget_is_refused(side):
     pairs = {"source": ([[4], [4] * 10], [[4], [4]]), "target": ([[4], [4]], [[4], [4] * 10])}[side]
