@@ -77,20 +77,6 @@ def test_prompts_and_steps_give_what_whole_rows_give(kind, seed, relative_error)
                 assert relative_error(output, whole(layers, row)[-1:]) < 1e-12
 
 
-@both_kinds
-def test_padding_is_neither_attended_to_nor_counted_as_a_position(kind):
-    layers, (ids, is_token) = make_layers(), padded(PROMPTS)
-    found = []
-    for padding in (PAD_ID, 10):
-        cache = KeyValueCache(np, np.full(3, 1), 10)
-        with no_grad():
-            cached(layers, np.where(is_token, ids, padding), cache, is_token)
-            cache = kind(cache)
-            found.append(cached(layers, np.array([[3], [4], [5]]), cache))
-        np.testing.assert_array_equal(cache.positions, [[1], [4], [2]])
-    np.testing.assert_array_equal(*found)
-
-
 @pytest.mark.parametrize(("beam_size", "kind"), [(1, KeyValueCache), (2, PrefixTreeCache)])
 def test_only_a_beam_has_a_prefix_tree(beam_size, kind, rng):
     for model, expected in ((small_model(rng), kind), (build_model(RECURRENT), KeyValueCache)):
