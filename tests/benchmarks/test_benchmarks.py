@@ -2,13 +2,12 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_models import random_batch, small_model
+from systems import in_new_process
 
 from benchmarks import growth
 from benchmarks.common import tables
@@ -91,9 +90,7 @@ def test_growth_measures_more_work_and_memory_for_longer_sentences():
 def test_the_peak_of_a_step_is_that_of_its_own_process_alone():
     held = np.ones(40_000_000)  # which a child's ru_maxrss would count
     code = "from benchmarks.step_memory import peak_bytes; print(peak_bytes())"
-    command, root = [sys.executable, "-c", code], Path(__file__).parents[2]
-    child = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
-    assert 0 < int(child.stdout) < held.nbytes
+    assert 0 < int(in_new_process(code)) < held.nbytes
 
 
 def test_on_a_full_disk_earlier_results_stay(tmp_path, monkeypatch):

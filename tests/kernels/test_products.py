@@ -1,14 +1,12 @@
 """Matrix products of the kernels on NumPy, and the threads of BLAS."""
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from cases import CASES, outputs_and_gradients
 from small_models import random_batch, small_model, train
+from systems import in_new_process
 
 from minitransformer import workers
 from minitransformer.kernels.numpy import gemm
@@ -104,10 +102,10 @@ print(max(at_start, default=1), max(after, default=1), product_threads(), core_c
 
 
 @pytest.mark.parametrize("given", ["", "1", "2"])
-def test_blas_has_one_thread_and_a_large_product_as_many_as_blas_was_given(given):
-    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    environment |= {"PYTHONPATH": str(Path(__file__).parents[2])}
-    environment |= {"OPENBLAS_NUM_THREADS": given} if given else {}
-    run = subprocess.run([sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, check=True)
-    had, has, shared, cores = map(int, run.stdout.split())
+def test_blas_has_one_thread_and_a_large_product_as_many_as_blas_was_given(given, monkeypatch):
+    for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+        monkeypatch.delenv(name)
+    if given:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+    had, has, shared, cores = map(int, in_new_process(THREADS).split())
     assert has == 1 and shared == min(had, cores)
