@@ -19,16 +19,13 @@ IGNORED, EQUIVALENT = {"TOP", "ROOT", "S1", ",", ":", "``", "''", "."}, {"PRT": 
 """As EVALB's COLLINS.prm: labels of constituents that are not counted, and tags of words that are left out of every
 constituent; labels and tags that count as another. Traces never count."""
 
-MISSING = Tree("")
-"""In place of a tree where a test set has ended before the other."""
-
 
 @dataclass(frozen=True)
 class BracketScore:
     """Counts over a test set; ``+`` adds them. The scores are from 0 to 100.
 
-    skipped: sentences without a parse or with other words than the reference, which count nowhere else, as in EVALB: a
-    parser with many of them looks better than it is
+    skipped: sentences with other words than the reference, or none, which count nowhere else, as in EVALB: a parser
+    with many of them looks better than it is
     words: those of the references, without punctuation
     """
 
@@ -70,15 +67,15 @@ def _percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 0.0
 
 
-def corpus_bracket_score(predicted: Iterable[Tree | None], references: Iterable[Tree]) -> BracketScore:
+def corpus_bracket_score(predicted: Iterable[Tree], references: Iterable[Tree]) -> BracketScore:
     """The sum of `bracket_score` over a test set.
 
     Raises:
         DataError: not as many trees as references, or none.
     """
     total, n_predicted, n_references = BracketScore(), 0, 0
-    for tree, reference in zip_longest(predicted, references, fillvalue=MISSING):
-        n_predicted, n_references = n_predicted + (tree is not MISSING), n_references + (reference is not MISSING)
+    for tree, reference in zip_longest(predicted, references):
+        n_predicted, n_references = n_predicted + (tree is not None), n_references + (reference is not None)
         if n_predicted == n_references:
             total += bracket_score(tree, reference)
     if n_predicted != n_references or not n_references:
@@ -89,15 +86,13 @@ def corpus_bracket_score(predicted: Iterable[Tree | None], references: Iterable[
     return total
 
 
-def bracket_score(predicted: Tree | None, reference: Tree) -> BracketScore:
+def bracket_score(predicted: Tree, reference: Tree) -> BracketScore:
     """The counts of one sentence.
 
     Punctuation is what the reference tags as punctuation. EVALB asks each tree's own tags and skips the sentence if the
     two disagree; then output without tags, where each is XX, could not be scored.
-
-    predicted: None is a sentence that could not be parsed
     """
-    predicted, gold = predicted and without_traces(predicted), without_traces(reference)
+    predicted, gold = without_traces(predicted), without_traces(reference)
     if predicted is None or gold is None or predicted.words() != gold.words():
         return BracketScore(sentences=1, skipped=1)
     is_counted = [tag not in IGNORED for tag in gold.tags()]

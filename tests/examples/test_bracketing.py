@@ -108,9 +108,9 @@ def test_the_same_constituent_twice_must_be_found_twice():
     assert counts("(S (NP (NP (NN a))))", "(S (NP (NP (NN a))))") == (3, 3, 3)
 
 
-def test_a_sentence_without_a_parse_or_with_other_words_is_skipped():
-    good, other = one_tree("(S (NP (NN a)))"), one_tree("(S (NP (NN b)))")
-    result = corpus_bracket_score([good, None, other], [good, good, good])
+def test_a_sentence_of_traces_alone_or_with_other_words_is_skipped():
+    good, empty, other = map(one_tree, ("(S (NP (NN a)))", "(S (NP (-NONE- a)))", "(S (NP (NN b)))"))
+    result = corpus_bracket_score([good, empty, other], [good, good, good])
     assert (result.sentences, result.skipped, result.reference) == (3, 2, 2)
     assert (result.f1, result.exact_match) == (100, 100)
 
