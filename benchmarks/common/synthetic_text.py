@@ -16,7 +16,7 @@ SYLLABLES = {
 }
 
 
-def make_corpus(folder: Path, pairs: int, vocabulary: int, language: str = "de") -> str:
+def make_corpus(folder: Path, pairs: int, vocabulary: int, language: str) -> str:
     """``made.en`` and ``made.LANGUAGE`` in ``folder``; returns a description. One pair in a hundred occurs twice."""
     rng = np.random.default_rng(1)
     shares = 1.0 / (np.arange(vocabulary) + 2.7) ** EXPONENT

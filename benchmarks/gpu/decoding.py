@@ -18,12 +18,12 @@ from minitransformer.text import Tokenizer, read_lines, read_parallel
 NEWSTEST, BATCH = "newstest/newstest2014.en-de.en", 128
 
 
-def decoding(size: Size, device: Device, sentences: int = 512) -> dict:
+def decoding(size: Size, device: Device, sentences: int) -> dict:
     """Sentences of one length, in one batch."""
     return translated(size, [(sentences, size.tokens - 1)], device, rounds=3)
 
 
-def newstest(size: Size, device: Device, data: Path | None, every: int = 1) -> dict:
+def newstest(size: Size, device: Device, data: Path | None, every: int) -> dict:
     """As many sentences as newstest2014 has, with its lengths: sorted, `BATCH` at a time. All sentences of a batch get
     the length of its longest, so that nobody gains or loses by padding. The words are random, like the weights.
 

@@ -45,7 +45,7 @@ class Call(NamedTuple):
     flops: int = 0
 
 
-def kernels(size: Size, precision: str, device: Device, n: int = 8192) -> dict:
+def kernels(size: Size, precision: str, device: Device, n: int) -> dict:
     """The rows of one update, the longest first; what CuPy itself starts is known only as the rest."""
     _, update = our_update(size, precision, device)
     update()

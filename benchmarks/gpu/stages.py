@@ -65,7 +65,7 @@ def doctor(rehearsed: bool) -> dict:
     return {"says": f"{card}, driver {facts['driver']}", "machine": facts | {"card": card, "nvidia-smi": told[-1]}}
 
 
-def ceilings(device: Device, n: int = 8192) -> dict:
+def ceilings(device: Device, n: int) -> dict:
     """What the device can do at most, measured: products of random matrices, and a copy."""
     rng, xp = np.random.default_rng(0), device.xp
     factors = [rng.standard_normal((n, n), dtype=np.float32) for _ in range(2)]
@@ -179,7 +179,7 @@ STAGES: dict[str, Stage] = {
     ),
     "newstest": Stage(
         400,
-        lambda device, asked: newstest(_size(BASE, asked), device, asked.data, every=300 if asked.quick else 1),
+        lambda device, asked: newstest(_size(BASE, asked), device, asked.data, 300 if asked.quick else 1),
         False,
     ),
     "multi30k to the end": Stage(540, _trained, False),

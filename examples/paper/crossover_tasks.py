@@ -27,7 +27,7 @@ class Task:
     prepare: Callable[[Trainer], None] = lambda trainer: None
 
 
-def multi30k(settings: dict, is_test: bool = False) -> Task:
+def multi30k(settings: dict, is_test: bool) -> Task:
     """English to German; BLEU on val or on test_2016_flickr."""
     corpus = corpus_of("Multi30k", 1, settings)
     part = "test_2016_flickr" if is_test else "val"
@@ -40,7 +40,7 @@ def multi30k(settings: dict, is_test: bool = False) -> Task:
     return Task(corpus, {"vocab_size": corpus.tokenizer.vocab_size}, bleu)
 
 
-def parsing(settings: dict, is_test: bool = False) -> Task:
+def parsing(settings: dict, is_test: bool) -> Task:
     """Words to the tokens of their tree; F1 on CRAFT's development or test set, searched with the grammar."""
     part = "test" if is_test else "dev"
     bank, corpus, trees = prepare(CRAFT, settings["form"], part)

@@ -107,7 +107,7 @@ def test_bleu_is_that_of_the_outputs_beside_their_references(monkeypatch):
     monkeypatch.setattr(crossover_tasks, "corpus_bleu", tasks.corpus_bleu)
     corpus = SimpleNamespace(tokenizer=SimpleNamespace(vocab_size=9))
     monkeypatch.setattr(crossover_tasks, "corpus_of", lambda *arguments: corpus)
-    crossover_tasks.multi30k({}).score(None, None)
+    crossover_tasks.multi30k({}, is_test=False).score(None, None)
     (reversals, symbols), *others = given
     assert reversals == ["7", "7"] and all(len(each.split()) == 5 for each in symbols)
     assert others == [(["output"], ["val.de"])] * 3
