@@ -16,8 +16,8 @@ COUNTS = ("8", "2", "1")  # micro-batches that share them
 PIECES = 8000  # subwords that are learned, at most
 
 
-def real_batches(size: Size, precision: str, device: Device, data: Path | None) -> dict:
-    """For each number of micro-batches: milliseconds of device and host, target tokens a second, share of padding.
+def real_batches(size: Size, device: Device, data: Path | None) -> dict:
+    """In bfloat16, for each number of micro-batches: milliseconds of device and host, target tokens/s, padding.
 
     size: of its model, of whose vocabulary the text may use only a part, and of its rounds
     """
@@ -32,7 +32,7 @@ def real_batches(size: Size, precision: str, device: Device, data: Path | None) 
         budget = TOKENS // int(count)
         stream = BatchStream(*pairs, src_tokens=budget, tgt_tokens=budget, seed=1)
         batches = [stream.batch(number) for number in range(int(count))]
-        _, update = our_update(size, precision, device, batches)
+        _, update = our_update(size, "bfloat16", device, batches)
         times = in_turn({"update": update}, size, device)["update"]
         found = {f"{kind} ms": statistics.median(values) for kind, values in times.items()}
         real, positions = sum(batch.n_tgt_tokens for batch in batches), sum(batch.tgt_in.size for batch in batches)

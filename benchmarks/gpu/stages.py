@@ -158,9 +158,7 @@ STAGES: dict[str, Stage] = {
     "base": Stage(45, partial(_steps, BASE, ("bfloat16",), ("eager",))),
     "base, plain kernels": Stage(45, partial(_steps, BASE, ("float32",), ("plain", "eager"))),
     "base, compiled": Stage(90, partial(_steps, BASE, ("bfloat16",), ("compiled",))),
-    "kernels": Stage(
-        30, lambda device, asked: kernels(_size(BASE, asked), "bfloat16", device, 16 if asked.quick else 8192)
-    ),
+    "kernels": Stage(30, lambda device, asked: kernels(_size(BASE, asked), device, 16 if asked.quick else 8192)),
     "decoding": Stage(45, lambda device, asked: decoding(_size(BASE, asked), device, 2 if asked.quick else 512)),
     "multi30k": Stage(120, _trained),
     "nccl": Stage(45, lambda device, asked: nccl(device, *((1000, QUICK) if asked.quick else (63_045_632,)))),
@@ -169,9 +167,7 @@ STAGES: dict[str, Stage] = {
     "base, tf32 compiled": Stage(240, partial(_steps, BASE, ("tf32",), ("compiled",)), False),
     "big": Stage(120, partial(_steps, BIG, ("bfloat16",), ("eager",)), False),
     "big, compiled": Stage(240, partial(_steps, BIG, ("bfloat16",), ("compiled",)), False),
-    "micro-batches": Stage(
-        90, lambda device, asked: real_batches(_size(BASE, asked), "bfloat16", device, asked.data), False
-    ),
+    "micro-batches": Stage(90, lambda device, asked: real_batches(_size(BASE, asked), device, asked.data), False),
     "curves": Stage(
         120,
         lambda device, asked: curves(device, ("tf32", "bfloat16", "float16"), *((20, 10) if asked.quick else ())),
