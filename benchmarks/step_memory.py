@@ -49,8 +49,7 @@ def measure(way: str, size_name: str) -> dict[str, int]:
     sentences, name = SIZES[size_name]
     size = next(each for each in work.SIZES if each.name == name)
     batch = work.random_batch(replace(size, sentences=sentences))
-    build = torch_step if way == "pytorch" else our_step
-    step, imports = build(size.model, batch, way)
+    step, imports = torch_step(size.model, batch) if way == "pytorch" else our_step(size.model, batch, way)
     for _ in range(STEPS):
         step()
     return {"peak": peak_bytes(), "imports": imports}
@@ -70,7 +69,7 @@ def our_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callabl
     return step, imports
 
 
-def torch_step(model_config: ModelConfig, batch: Batch, way: str) -> tuple[Callable[[], object], int]:
+def torch_step(model_config: ModelConfig, batch: Batch) -> tuple[Callable[[], object], int]:
     import torch
 
     from benchmarks.peers.torch_model import TorchTransformer
