@@ -124,8 +124,8 @@ def layers_needed(kind: str, n: int, dilated: bool = False, r: int = NEIGHBORS) 
 def paths() -> dict:
     """Layers needed at growing lengths."""
     r = 8
-    cases = {kind: (kind, False) for kind in KINDS} | {"convolutional, dilated": ("convolutional", True)}
-    needed = {name: [layers_needed(*case[:1], n, case[1], r) for n in PATH_LENGTHS] for name, case in cases.items()}
+    cases = [*((kind, kind, False) for kind in KINDS), ("convolutional, dilated", "convolutional", True)]
+    needed = {name: [layers_needed(kind, n, dilated, r) for n in PATH_LENGTHS] for name, kind, dilated in cases}
     return {"lengths": PATH_LENGTHS, "r": r, "layers": needed}
 
 
