@@ -35,7 +35,7 @@ FIRST_SYMBOL = UNK + 1  # the ids before it are PAD, BOS, EOS and UNK
 N_SYMBOLS = 30
 LONGEST = 20
 AVERAGED = 10  # checkpoints whose mean is tested, as in sec. 6.1: it is steadier than the last one
-TASKS = {"copy": lambda sequence: list(sequence), "reverse": lambda sequence: list(reversed(sequence))}
+TASKS = {"copy": list, "reverse": lambda sequence: list(reversed(sequence))}
 
 
 def draw_sequence(rng: random.Random) -> tuple[int, ...]:
