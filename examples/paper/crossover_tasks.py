@@ -11,7 +11,7 @@ from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import translate_lines
 from minitransformer.models import Model
 from minitransformer.planning import parameter_count
-from minitransformer.text import read_lines
+from minitransformer.text import read_parallel
 from minitransformer.training import Corpus, Trainer
 
 CRAFT = Path("data/craft_trees")
@@ -31,7 +31,7 @@ def multi30k(settings: dict, is_test: bool) -> Task:
     """English to German; BLEU on val or on test_2016_flickr."""
     corpus = corpus_of("Multi30k", 1, settings)
     part = "test_2016_flickr" if is_test else "val"
-    sources, references = (read_lines(MULTI30K / f"{part}.{side}") for side in ("en", "de"))
+    sources, references = read_parallel(MULTI30K / f"{part}.en", MULTI30K / f"{part}.de")
 
     def bleu(config: Config, model: Model) -> float:
         lines = translate_lines(model, corpus.tokenizer, sources, TranslationConfig(beam_size=1))

@@ -11,7 +11,7 @@ from minitransformer.evaluation import corpus_bleu
 from minitransformer.generation import greedy_search, translate_lines
 from minitransformer.models import Model
 from minitransformer.planning import parameter_count
-from minitransformer.text import Tokenizer, pad_batch, read_lines
+from minitransformer.text import Tokenizer, pad_batch, read_lines, read_parallel
 from minitransformer.training import Corpus
 
 MULTI30K = Path("data/multi30k")
@@ -45,9 +45,7 @@ def corpus_of(task: str, seed: int, settings: dict) -> Corpus:
         lengths = rng.integers(settings["lengths"][0], settings["lengths"][-1] + 1, settings["sequences"] + 500)
         src, tgt = reversed_pairs(lengths, rng, settings["symbols"])
         return Corpus((src[500:], tgt[500:]), (src[:500], tgt[:500]))
-    train, valid = (
-        tuple(read_lines(MULTI30K / f"{part}.{side}") for side in ("en", "de")) for part in ("train", "val")
-    )
+    train, valid = (read_parallel(MULTI30K / f"{part}.en", MULTI30K / f"{part}.de") for part in ("train", "val"))
     return Corpus.from_lines(multi30k_tokenizer(settings["vocab_size"]), train, valid)
 
 

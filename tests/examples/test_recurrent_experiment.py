@@ -99,8 +99,9 @@ def test_bleu_is_that_of_the_outputs_beside_their_references(monkeypatch):
     monkeypatch.setattr(tasks, "corpus_bleu", lambda *sides: given.append(sides) or SimpleNamespace(score=1.0))
     monkeypatch.setattr(tasks, "greedy_search", lambda model, src: [Hypothesis((7,), 0.0, 0.0)] * len(src))
     tasks.reverse_scores(None, experiment.SETTINGS | one_length)
+    monkeypatch.setattr(tasks, "read_lines", lambda path: [path.name])
+    monkeypatch.setattr(crossover_tasks, "read_parallel", lambda *paths: ([path.name] for path in paths))
     for module in (tasks, crossover_tasks):
-        monkeypatch.setattr(module, "read_lines", lambda path: [path.name])
         monkeypatch.setattr(module, "translate_lines", lambda *arguments: ["output"])
     monkeypatch.setattr(tasks, "multi30k_tokenizer", lambda vocab_size: None)
     tasks.translation_scores(None, experiment.SETTINGS | {"words": [60]})
