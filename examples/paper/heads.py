@@ -36,8 +36,7 @@ from minitransformer.figures import draw_attention_lines, picture_bytes
 from minitransformer.files import write_text
 from minitransformer.generation import hypothesis_attention
 from minitransformer.models import Model
-from minitransformer.text import PieceTokenizer, Tokenizer
-from minitransformer.text.corpus import stream_lines
+from minitransformer.text import PieceTokenizer, Tokenizer, read_lines
 
 
 def split(tokenizer: Tokenizer, line: str) -> tuple[list[str], np.ndarray]:
@@ -118,7 +117,7 @@ def draw(model: Model, tokenizer: Tokenizer, src: str, tgt: str, name: str, best
 
 
 def read(paths: Sequence[Path]) -> list[str]:
-    return [line for path in paths for line in stream_lines(path)]
+    return [line for path in paths for line in read_lines(path)]
 
 
 @report_errors
