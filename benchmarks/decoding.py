@@ -27,7 +27,7 @@ from benchmarks.common.race import race
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.tables import run_benchmark
 from benchmarks.peers.marian import ctranslate2_translator, marian_model
-from examples.report import markdown_table, spread
+from examples.report import markdown_table, spread, with_extremes
 from minitransformer.blas import product_threads
 from minitransformer.config import ModelConfig
 from minitransformer.models import Transformer
@@ -120,15 +120,11 @@ def markdown(results: Sequence[dict]) -> list[str]:
     rows = []
     for result in results:
         cells = [str(result["sentences"]), result["search"], str(result["new tokens"])]
-        cells += [_speed(result[name]) for name in ("ours", *PEERS)]
+        cells += [with_extremes(result[name], ".0f") for name in ("ours", *PEERS)]
         cells += [f"{result[f'ours / {peer}']:.2f}" for peer in PEERS]
         cells += [_agreement(result[f"agreement with {peer}"]) for peer in PEERS]
         rows.append(cells)
     return ["# Speed of translation", ABOUT, "`python -m benchmarks.decoding`", markdown_table(head, rows)]
-
-
-def _speed(speeds: dict[str, float]) -> str:
-    return f"{speeds['median']:.0f} ({speeds['lowest']:.0f} to {speeds['highest']:.0f})"
 
 
 def _agreement(counts: dict[str, int]) -> str:

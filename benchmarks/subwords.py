@@ -13,7 +13,6 @@ medians of rounds in which the libraries take turns; subword-nmt, which takes mi
 import gc
 import io
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -29,7 +28,7 @@ from tqdm import tqdm
 
 from benchmarks.common.real_text import CORPORA, real_pairs, repeated_to, text_size
 from benchmarks.common.tables import run_benchmark
-from examples.report import markdown_table
+from examples.report import markdown_table, spread, with_extremes
 from minitransformer.blas import core_count
 from minitransformer.text import Tokenizer, count_words_in_files
 from minitransformer.text.pretokenizers import PRETOKENIZERS
@@ -145,16 +144,12 @@ def race(lines: list[str], path: Path, rounds: int, merges: int) -> dict[str, di
 
 def markdown(text: str, merges: int, found: dict[str, dict[str, list[float]]]) -> list[str]:
     head = ["", "learning, s (minimum to maximum)", "encoding, 1,000 tokens/s (minimum to maximum)"]
-    rows = [
-        [name, _spread(figures["learn"], 2), _spread([speed / 1000 for speed in figures["encode"]], 0)]
-        for name, figures in found.items()
-    ]
+    rows = []
+    for name, each in found.items():
+        speeds = [speed / 1000 for speed in each["encode"]]
+        rows.append([name, with_extremes(spread(each["learn"]), ",.2f"), with_extremes(spread(speeds), ",.0f")])
     about, command = f"{text}; {merges:,} merges.", "`python -m benchmarks.subwords`"
     return ["# Byte-pair encoding", about, command, markdown_table(head, rows)]
-
-
-def _spread(values: list[float], digits: int) -> str:
-    return f"{statistics.median(values):,.{digits}f} ({min(values):,.{digits}f} to {max(values):,.{digits}f})"
 
 
 def measure(quick: bool) -> tuple[dict, list[str]]:

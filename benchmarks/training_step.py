@@ -25,7 +25,7 @@ from benchmarks.common.tables import run_benchmark
 from benchmarks.common.work import REAL, SIZES, Size, Work, random_work, real_work, shape_of
 from benchmarks.peers.torch_model import TorchTransformer
 from benchmarks.peers.torch_step import torch_adam, torch_train_step
-from examples.report import markdown_table, spread
+from examples.report import markdown_table, spread, with_extremes
 from minitransformer.blas import product_threads
 from minitransformer.config import TrainingConfig
 from minitransformer.models import Transformer
@@ -125,9 +125,8 @@ def markdown(results: Sequence[dict]) -> list[str]:
 def _milliseconds(times: dict[str, float] | None) -> str:
     if times is None:
         return "not measured"
-    median, lowest, highest = (1000 * times[name] for name in ("median", "lowest", "highest"))
-    digits = 0 if median >= 100 else 1
-    return f"{median:.{digits}f} ({lowest:.{digits}f} to {highest:.{digits}f})"
+    found = {name: 1000 * each for name, each in times.items()}
+    return with_extremes(found, ".0f" if found["median"] >= 100 else ".1f")
 
 
 def real_results(compiled: bool) -> list[dict]:

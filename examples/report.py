@@ -125,3 +125,8 @@ def facts_list(facts: dict) -> str:
 def spread(values: Sequence[float]) -> dict[str, float]:
     """Median and extremes."""
     return {"median": statistics.median(values), "lowest": min(values), "highest": max(values)}
+
+
+def with_extremes(found: dict[str, float], form: str) -> str:
+    """A `spread` as ``7.0 (6.5 to 9.1)``.   form: of each number, as by `format`, such as ``.1f``"""
+    return f"{found['median']:{form}} ({found['lowest']:{form}} to {found['highest']:{form}})"

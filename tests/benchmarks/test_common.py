@@ -8,7 +8,7 @@ import pytest
 from benchmarks.common import matrix_products, race, real_text
 from benchmarks.common.search_cases import Case, random_model, random_sources, search
 from benchmarks.common.work import Size, halves, random_batch
-from examples.report import spread
+from examples.report import spread, with_extremes
 from minitransformer.config import PAD, ModelConfig
 from minitransformer.text import BatchStream
 
@@ -82,3 +82,4 @@ def test_a_floor_runs_each_product_once_in_its_layout(rng, monkeypatch):
 
 def test_a_spread_is_the_median_and_the_extremes():
     assert spread([9.0, 1.0, 2.0]) == {"median": 2.0, "lowest": 1.0, "highest": 9.0}
+    assert with_extremes(spread([9000.0, 1.0, 2.0]), ",.1f") == "2.0 (1.0 to 9,000.0)"
