@@ -19,6 +19,7 @@ from examples.parsing.linear_trees import delinearize, linearize
 from examples.parsing.trees import MAX_WORDS, bare_tree, read_trees, without_traces, words_of
 from minitransformer.cli.common import writable_file
 from minitransformer.cli.main import Parser
+from minitransformer.cli.options import add_output_option
 from minitransformer.errors import DataError
 from minitransformer.files import write_atomically
 from minitransformer.text.corpus import stream_parallel
@@ -38,7 +39,7 @@ def build_parser() -> Parser:
     restore = actions.add_parser("restore", help="make trees of the output of a parser; ill-formed ones are repaired")
     restore.add_argument("--words", type=Path, required=True, metavar="FILE", help="the sentences, one a line")
     restore.add_argument("--linear", type=Path, required=True, metavar="FILE", help="their linear forms, line by line")
-    restore.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="trees to write, one a line")
+    add_output_option(restore, "trees to write, one a line")
     restore.set_defaults(run=run_restore)
     score = actions.add_parser("score", help="print labeled bracket precision, recall and F1 as EVALB does")
     score.add_argument("predicted", type=Path, metavar="PREDICTED", help="trees of a parser")
