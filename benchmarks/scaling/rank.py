@@ -7,11 +7,12 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from benchmarks.common.work import SIZES, random_work
+from benchmarks.common.work import SIZES, halves, random_batch
 from minitransformer.allocator import keep_freed_memory
 from minitransformer.cli.common import explain, print_line
 from minitransformer.config import ModelConfig, TrainingConfig
@@ -45,18 +46,17 @@ def sum_times(ranks: Communicator, lengths: list[int], repeats: int) -> list[dic
 def step_times(ranks: Communicator, size_name: str, quick: bool, rounds: int, workers: int) -> dict:
     """Lowest seconds of an update, with the sum over ranks and without."""
     size = next(size for size in SIZES if size.name == size_name)
-    model_config = ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2) if quick else size.model
-    work = random_work(type(size)(size.name, model_config, 4 if quick else size.sentences, size.tokens, rounds))
-    parts, whole = work.side_by_side[0], work.in_turn[0]
-    batches = parts[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else whole
-    model, threads = Transformer(model_config, seed=1), Workers(workers)
+    if quick:
+        size = replace(size, model=ModelConfig(vocab_size=100, n_layers=1, d_model=32, d_ff=64, n_heads=2), sentences=4)
+    batch = random_batch(size)
+    batches = halves(batch)[ranks.rank :: ranks.size] if ranks.size > 1 or workers > 1 else [batch]
+    model, threads = Transformer(size.model, seed=1), Workers(workers)
     adam = Adam(model.parameters)
-    n_tokens = size.tokens * len(whole[0].src)
     updates = iter(range(1, 10**6))
 
     def step(together: Communicator) -> None:
         accumulator = GradientAccumulator(
-            model.parameters, workers=threads, ranks=together, tokens_of_update=lambda update: n_tokens
+            model.parameters, workers=threads, ranks=together, tokens_of_update=lambda update: batch.n_tgt_tokens
         )
         train_step(model, adam, batches, update=next(updates), config=TrainingConfig(), accumulator=accumulator)
 
