@@ -79,7 +79,7 @@ def torch_step(model_config: ModelConfig, batch: Batch) -> tuple[Callable[[], ob
     torch.set_num_threads(product_threads())
     model, config = TorchTransformer(model_config), TrainingConfig()
     adam = torch_adam(model, config)
-    return lambda: torch_train_step(model, adam, [batch], update=1, config=config, measures=False), imports
+    return lambda: torch_train_step(model, adam, [batch], update=1, config=config), imports
 
 
 def measured_apart(way: str, size_name: str) -> dict[str, int]:

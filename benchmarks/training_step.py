@@ -66,7 +66,7 @@ def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Cal
 
         def steps() -> None:
             for batches in work.in_turn:
-                torch_train_step(replica, replica_adam, batches, update=1, config=config, measures=False)
+                torch_train_step(replica, replica_adam, batches, update=1, config=config)
 
         return steps
 

@@ -23,7 +23,7 @@ def torch_update(
 
     def loss_of(*ids: torch.Tensor) -> torch.Tensor:
         with torch.autocast(torch.device(device).type, torch.bfloat16, enabled=precision == "bfloat16"):
-            return model.loss(*ids)[0]
+            return model.loss(*ids)
 
     loss_of = torch.compile(loss_of) if compiled else loss_of
 

@@ -114,11 +114,10 @@ class TorchTransformer(nn.Module):
         return F.linear(x, self.embedding.weight)
 
     def loss(self, src_ids, tgt_in, tgt_out):
-        """(label-smoothed cross-entropy with its gradient, logits): nats summed over targets that are not PAD."""
+        """Label-smoothed cross-entropy with its gradient, nats summed over targets that are not PAD."""
         logits = self(src_ids, tgt_in).flatten(0, 1)  # (B * T, V)
         smoothing = self.config.label_smoothing
-        loss = F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum")
-        return loss, logits
+        return F.cross_entropy(logits, tgt_out.flatten(), ignore_index=PAD, label_smoothing=smoothing, reduction="sum")
 
     def _embedded(self, ids):
         x = self.embedding(ids) * math.sqrt(self.config.d_model) + self.positions[: ids.shape[1]]
