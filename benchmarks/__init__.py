@@ -1,6 +1,6 @@
-"""Measurements: speed beside PyTorch and beside our own matrix products, learning beside a PyTorch model.
+"""Measurements of speed and memory, beside PyTorch, other libraries and our own matrix products.
 
-Every figure in ``results/`` comes from a program here and carries the machine, the versions and the seeds. A program
-writes NAME.MAKER.json and .md there, where MAKER is that of the processor: amd, intel or other. With --quick it writes
-nothing.
+`python -m benchmarks NAME` writes a page and its figures to ``results/``, with the machine and the versions; with
+--quick it writes nothing. Where the figures depend on the processor, the files are called NAME.MAKER.json and .md,
+MAKER being amd, intel or other.
 """

@@ -1,4 +1,4 @@
-"""The same model written with PyTorch's own layers: the outside reference for speed and for learning.
+"""The same model written with PyTorch's own layers: the outside reference for speed and memory.
 
 It is written as a PyTorch user would write it for speed: packed projections, fused attention, fused cross-entropy.
 """
