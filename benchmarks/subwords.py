@@ -3,11 +3,12 @@
     python -m benchmarks.subwords [--quick]
 
 The text is 42 MB of English and German: Multi30k, Tatoeba and WMT small (MINITRANSFORMER_DATA), repeated to that size;
---quick uses synthetic number words. 37,000 merges. Ours in Python, encoding by one process; tokenizers (Hugging Face,
-Rust) with the same byte-level alphabet and GPT-2's word pattern, on all cores; sentencepiece (C++) in BPE mode, on all
-cores; subword-nmt (Python), the paper's tool, whose merges are those of our mode ``words``. All learn from the same
-file. Encoding takes lines in memory and starts with empty caches, since a corpus is encoded only once. Figures are
-medians of rounds in which the libraries take turns; subword-nmt, which takes minutes, has one round.
+--quick, and a call without that data, use synthetic number words. 37,000 merges. Ours in Python, encoding by one
+process; tokenizers (Hugging Face, Rust) with the same byte-level alphabet and GPT-2's word pattern, on all cores;
+sentencepiece (C++) in BPE mode, on all cores; subword-nmt (Python), the paper's tool, whose merges are those of our
+mode ``words``. All learn from the same file. Encoding takes lines in memory and starts with empty caches, since a
+corpus is encoded only once. Figures are medians of rounds in which the libraries take turns; subword-nmt, which takes
+minutes, has one round.
 """
 
 import gc
