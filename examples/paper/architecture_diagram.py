@@ -150,7 +150,7 @@ class _ColumnDrawer:
             side = self.left if self.outside < 0 else self.left + WIDTH
             begin, x = self.entries[-1 - block.bypassed], side + 0.22 * self.outside
             self.diagram.arrow((self.middle, begin), (x, begin), (x, middle), (side, middle))
-        if block.reads_encoder and self.memory:
+        if block.reads_encoder:
             x, y = self.left - MARGIN, self.memory[1]
             self.diagram.arrow(self.memory, (x, y), (x, middle), (self.left, middle))
         self.y = bottom + height
