@@ -67,7 +67,7 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
     """Run the jobs whose results ``path`` lacks, in their order, and append each result to it.
 
     Raises:
-        ConfigError: another sweep is at work on ``path``.
+        ConfigError: another program is at work on ``path``.
         TrainingError: a job failed; the others that were running have been ended and keep their checkpoints.
         DataError: a result cannot be written; the file is as it was.
     """
@@ -98,15 +98,13 @@ def run_sweep(jobs: Sequence[Job], path: Path, processes: int) -> None:
 
 @contextmanager
 def opened_alone(path: Path) -> Iterator[BinaryIO]:
-    """The results file, opened at its end for this sweep alone; a last line cut off by a crash is removed."""
+    """The results file, opened at its end for this program alone; a last line cut off by a crash is removed."""
     with path.open("ab", buffering=0) as file:
         try:
             if fcntl:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # ends with the process, however that ends
         except BlockingIOError:
-            raise ConfigError(
-                f"--results must be free, got another sweep at work on {path}; wait for its end"
-            ) from None
+            raise ConfigError(f"{path}: must be free, got another program at work on it; wait for its end") from None
         lines = complete_lines(path)
         file.truncate(len(b"\n".join(lines)))
         if lines:

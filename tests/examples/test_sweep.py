@@ -70,6 +70,6 @@ def test_results_are_not_written_where_the_report_is(tmp_path):
 @needs("file locks")
 def test_one_sweep_at_a_time_works_on_a_file(tmp_path):
     path, on_term = tmp_path / "results.jsonl", signal.getsignal(signal.SIGTERM)
-    with sweep.opened_alone(path), pytest.raises(ConfigError, match="sweep at work on"):
+    with sweep.opened_alone(path), pytest.raises(ConfigError, match="results.jsonl: must be free"):
         sweep.run_sweep([], path, 1)
     assert signal.getsignal(signal.SIGTERM) == on_term
