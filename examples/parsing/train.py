@@ -90,9 +90,8 @@ def prepare(folder: Path, form: str, part: str = "dev") -> tuple[Treebank, Corpu
     trees = {name: trees_of(folder, name) for name in dict.fromkeys(("train", "dev", part))}
     bank, targets = Treebank(trees["train"], form), {}
     for name, each in trees.items():
-        found = bank.express(each)
-        targets[name] = found.targets
-        print(f"{name}: {len(each)} trees, {found.changed} changed by the form, {found.lost} brackets or labels lost")
+        targets[name], changed, lost = bank.express(each)
+        print(f"{name}: {len(each)} trees, {changed} changed by the form, {lost} brackets or labels lost")
     through = map(bank.tree, targets["dev"], (tree.words() for tree in trees["dev"]))
     print(f"F1 of the form's own trees, dev: {corpus_bracket_score(through, trees['dev']).f1:.2f}")
     sides = [(bank.sources(trees[name]), targets[name]) for name in ("train", "dev")]

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from examples.parsing.aligned import aligned_tokens, aligned_tree, express, flat_tokens
@@ -30,16 +29,6 @@ def trees_of(folder: Path, part: str) -> list[Tree]:
     return trees
 
 
-@dataclass(frozen=True)
-class Expressed:
-    """Trees in the form.   changed: trees that lost something in it   lost: how many constituents and labels they
-    lost"""
-
-    targets: list[list[int]]
-    changed: int
-    lost: int
-
-
 class Treebank:
     """What the training trees define: both vocabularies and the grammar.
 
@@ -61,11 +50,12 @@ class Treebank:
     def sources(self, trees: Iterable[Tree]) -> list[list[int]]:
         return [self.words.encode(tree.words()) for tree in trees]
 
-    def express(self, trees: Sequence[Tree]) -> Expressed:
+    def express(self, trees: Sequence[Tree]) -> tuple[list[list[int]], int, int]:
+        """(the ids of the trees in the form, how many trees lost something in it, how many constituents and labels)"""
         found = [express(tree, self.ids, self.plain, self.per_word) for tree in trees]
         targets = [[self.ids[token] for token in tokens] for tokens, _ in found]
         changes = [n_changed for _, n_changed in found]
-        return Expressed(targets, changed=sum(map(bool, changes)), lost=sum(changes))
+        return targets, sum(map(bool, changes)), sum(changes)
 
     def tree(self, target: Sequence[int], words: Sequence[str]) -> Tree:
         return aligned_tree([self.kinds[token - UNK - 1] for token in target], words)
