@@ -57,8 +57,7 @@ def losses_of(results: Sequence[dict], task: str, model: str) -> dict[float, flo
 
 
 def markdown(results: Sequence[dict]) -> str:
-    settings, curves = results[0]["settings"], curves_of(results)
-    shown = {key: value for key, value in settings.items() if key not in ("models", "update_seconds")}
+    curves = curves_of(results)
     blocks = [
         "# When does attention overtake recurrence?",
         verdicts(overtakings(curves)),
@@ -66,7 +65,7 @@ def markdown(results: Sequence[dict]) -> str:
         " which it stays above the other to the end. In parentheses: the first and the last seed to cross.",
         "![Score against minutes, and where the curves cross](crossover.png)",
         SCHEDULE,
-        provenance("crossover", [result | {"settings": shown} for result in results], TEST),
+        provenance("crossover", results, TEST, ("models", "update_seconds")),
     ]
     for task in dict.fromkeys(task for task, _ in curves):
         blocks += [f"## {task}", f"{MEASURES[task]}:", score_table(curves, task), tests(results, task)]

@@ -86,7 +86,6 @@ def verdicts(results: Sequence[dict]) -> list[list[str]]:
 def markdown(results: Sequence[dict]) -> str:
     settings = results[0]["settings"]
     distances, kinds = settings["distances"], list(settings["kinds"])
-    short = {key: value for key, value in settings.items() if key != "kinds"}
     told, words, rows = compared(results), {-1: "fewer", 0: "not significantly different", 1: "more"}, []
     for kind in kinds:
         one = next(result for result in results if result["kind"] == kind)
@@ -101,7 +100,7 @@ def markdown(results: Sequence[dict]) -> str:
     return page(
         "# Copying over a distance",
         markdown_table(VERDICTS, verdicts(results)),
-        provenance("long_range", [result | {"settings": short} for result in results], MCNEMAR),
+        provenance("long_range", results, MCNEMAR, ["kinds"]),
         f"Seeds that copy at least {SOLVED:.0%} of the symbols correctly, with the exact 95 % confidence interval of"
         " their share, and the median accuracy, for each distance. Each seed at each distance is a pair in the"
         " comparison with self-attention.",

@@ -93,13 +93,12 @@ def times(results: Sequence[dict], task: str) -> str:
 
 
 def markdown(results: Sequence[dict]) -> str:
-    shown = {key: value for key, value in results[0]["settings"].items() if key not in ("models", "shapes", "updates")}
     blocks = ["# Recurrent models against the Transformer"]
     for task in tasks_of(results):
         if len(models_of(results, task)) > 1:
             blocks += [verdicts(results, task), limits(results, task)]
     blocks += [
-        provenance("recurrent", [result | {"settings": shown} for result in results], STUDENT),
+        provenance("recurrent", results, STUDENT, ("models", "shapes", "updates")),
         "Time is processor time on one core: the time per update, measured separately, times the number of updates."
         f" Target positions include padding. BLEU of Multi30k is measured on {' and '.join(scored_text(results))}.",
     ]

@@ -125,9 +125,10 @@ def learn(parameters: ParameterVector, compute_gradients: Callable[[], None], up
         adam.step(learning_rate(update, d_model=1, warmup_steps=warmup, scale=peak_rate * warmup**0.5))
 
 
-def provenance(program: str, results: Sequence[dict], test: str) -> str:
-    """The command, settings, seeds, test, machine and commits of the results, a paragraph."""
-    settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items())
+def provenance(program: str, results: Sequence[dict], test: str, elsewhere: Sequence[str] = ()) -> str:
+    """The command, settings (except those ``elsewhere`` on the page), seeds, test, machine and commits of the results,
+    a paragraph."""
+    settings = ", ".join(f"{key} {value}" for key, value in results[0]["settings"].items() if key not in elsewhere)
     seeds = sorted({result["seed"] for result in results})
     processors, numpys, commits = (all_machines(results, fact) for fact in ("processor", "NumPy", "commit"))
     return (
