@@ -43,7 +43,7 @@ OTHERS = ("pytorch", "products", "compiled")
 COMPILERS = ("c++", "g++", "clang++")
 
 
-def contestants(size: Size, work: Work, compiled: bool = False) -> dict[str, Callable[[], object]]:
+def contestants(size: Size, work: Work, compiled: bool) -> dict[str, Callable[[], object]]:
     """What is timed, by name; each call makes all updates of ``work``, or the products of them.
 
     compiled: PyTorch compiled too, which takes a minute or two before the first round

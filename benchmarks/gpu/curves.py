@@ -92,15 +92,13 @@ def compare(seeds: Sequence[Sequence[float]], other: Sequence[float], window: in
     return {"windows": windows, **counts, "of": len(windows)}
 
 
-def curves(
-    device: Device, precisions: Sequence[str], updates: int = 400, window: int = 50, config: ModelConfig = MODEL
-) -> dict:
+def curves(device: Device, precisions: Sequence[str], updates: int = 400, window: int = 50) -> dict:
     """`compare` for each precision, with a fourth seed."""
-    ours = [curve(config, "float32", seed, updates, device) for seed in SEEDS]
+    ours = [curve(MODEL, "float32", seed, updates, device) for seed in SEEDS]
     another = len(SEEDS) + 1
     results = one_by_one(
         precisions,
-        lambda precision: compare(ours, curve(config, precision, another, updates, device), window),
+        lambda precision: compare(ours, curve(MODEL, precision, another, updates, device), window),
         {"updates": updates, "window": window, "seeds": len(SEEDS)},
         device.wait,
     )

@@ -28,7 +28,7 @@ def learn(
     corpus: Corpus,
     updates: Collection[int],
     score: Callable[[Model], dict],
-    prepare: Callable[[Trainer], None] = lambda trainer: None,
+    prepare: Callable[[Trainer], None],
 ) -> list[dict]:
     """Train up to each of ``updates``, in ascending order, and score the model there; returns one point for each.
 
