@@ -6,9 +6,10 @@ from functools import partial
 import numpy as np
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu.stage_process import one_by_one, reason
+from benchmarks.gpu.stage_process import one_by_one
 from benchmarks.gpu.steps import Device, once
 from minitransformer.backend import load_array_module
+from minitransformer.cli.common import explain
 from minitransformer.config import ModelConfig, TrainingConfig
 from minitransformer.distributed import SINGLE_PROCESS, ProcessGroup
 from minitransformer.distributed.launch import launch
@@ -42,9 +43,9 @@ def two_ranks(device: Device) -> dict:
     on_gpu = device.xp is not np
     if on_gpu and device.xp.cuda.runtime.getDeviceCount() < 2:
         return {"sum": "not tried: there is one GPU, and NCCL wants one for each rank"}
-    lines: list[str] = []
-    code = launch(partial(_add, on_gpu), 2, lines.append, _explain)
-    return {"sum": "right"} if code == 0 else {"failed": " ".join(lines) or f"exit code {code}"}
+    words: list[str] = []
+    code = launch(partial(_add, on_gpu), 2, lambda line: words.extend(line.split()), explain)
+    return {"sum": "right"} if code == 0 else {"failed": " ".join(words) or f"exit code {code}"}
 
 
 def _add(on_gpu: bool, group: ProcessGroup) -> int:
@@ -57,10 +58,6 @@ def _add(on_gpu: bool, group: ProcessGroup) -> int:
     vector = xp.full(1000, group.rank + 1, np.float32)
     ranks.all_reduce_sum(vector)
     return 0 if bool((vector == 3).all()) else 1
-
-
-def _explain(error: BaseException) -> tuple[str, int]:
-    return reason(error), 2
 
 
 def _sum(ranks: NcclCommunicator, name: str, elements: int, device: Device) -> dict:
