@@ -40,7 +40,7 @@ TIE = 1e-5  # nats a token: log-probabilities nearer than this are equal up to r
 ABOUT = """Tokens per second, median (lowest to highest) of the rounds; ratios of speeds are medians over rounds. The
 base model with random weights, V 37,000, sources of 24 tokens. Same: equal to ours token by token."""
 
-CASES = tuple(Case(*each) for each in ((s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64)))
+CASES = tuple(Case(s, t, k) for s in (1, 32) for k in (1, 4) for t in (24, 64))
 QUICK_CASES = (Case(2, 24, 1), Case(2, 24, 4))
 Output = tuple[list[int], float]
 """Token ids of the best hypothesis, and its log-probability (NaN where a peer does not tell)."""
