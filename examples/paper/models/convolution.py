@@ -77,7 +77,7 @@ class ConvolutionalLayer(Module):
         width k reach dilation^N positions instead of N k      [Kalchbrenner et al. 2016, ByteNet]
     """
 
-    def __init__(self, config: ConvolutionConfig, init: Initializer, dilation: int = 1):
+    def __init__(self, config: ConvolutionConfig, init: Initializer, dilation: int):
         k, d = config.kernel_size, config.d_model
         self.weight, self.bias = Parameter(init.xavier(k * d, d).reshape(k, d, d)), Parameter(init.zeros(d))
         self.dilation = dilation
