@@ -40,7 +40,7 @@ from minitransformer.kernels.precision import half_dtype
 
 BASE = Size("base", ModelConfig.base(), 1000, 25, 5, 5)
 BIG = Size("big", ModelConfig.big(), 1000, 25, 5, 3)
-QUICK = Size("quick", ModelConfig(vocab_size=90, n_layers=1, d_model=16, d_ff=16, n_heads=2), 2, 6, 1, 1)
+QUICK = Size("quick", ModelConfig(vocab_size=300, n_layers=1, d_model=16, d_ff=16, n_heads=2), 2, 6, 1, 1)
 QUICK_TRAINING = ("training.updates=60", "training.validate_every=30", "training.save_every=10", "model.n_layers=1")
 CARD = "nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm,clocks.max.sm,power.limit --format=csv"
 RUNS = Path("runs") / "gpu"

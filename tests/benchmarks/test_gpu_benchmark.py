@@ -8,7 +8,7 @@ import pytest
 from extras import need
 
 from benchmarks.common.work import Size, random_batch
-from benchmarks.gpu import curves, kernels, nccl, recipes, rehearsal, results, steps
+from benchmarks.gpu import curves, kernels, nccl, real_batches, recipes, rehearsal, results, stages, steps
 from minitransformer.config import ModelConfig
 from minitransformer.kernels.cupy import launch
 from minitransformer.models import Transformer
@@ -154,6 +154,16 @@ def test_a_recipe_trains_until_its_time_is_over_resumes_and_is_scored(train):
     assert second["sentences"] == 120 and second["minutes"] > first["minutes"] and "version" in second["signature"]
     assert results.outcome(first).endswith(f"after {first['updates']} updates in {first['minutes']:.1f} minutes")
     assert f"{second['BLEU']:.2f} sacreBLEU after {second['updates']} updates" in results.outcome(second)
+
+
+def test_a_rehearsal_learns_subwords_of_real_text(tmp_path, monkeypatch):
+    (tmp_path / "multi30k").mkdir()
+    for language, line in (("en", "a dog runs"), ("de", "ein Hund rennt")):
+        lines = "".join(f"{line} {'so ' * number}\n" for number in range(30))
+        (tmp_path / f"multi30k/train.{language}").write_text(lines, encoding="utf-8")
+    monkeypatch.setattr(real_batches, "our_update", lambda *_: (None, lambda: None))
+    found = real_batches.real_batches(stages.QUICK, HERE, tmp_path)
+    assert all(0 <= found[count]["padding"] < 1 for count in real_batches.COUNTS)
 
 
 def test_sums_of_one_rank_change_nothing(monkeypatch):
