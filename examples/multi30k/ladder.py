@@ -3,14 +3,14 @@
     python -m examples.multi30k.ladder                                  trains what is missing, then reports
     python -m examples.multi30k.ladder --only pre-norm --seed 2         one run
     python -m examples.multi30k.ladder --report                         what there is so far
-    python -m examples.multi30k.ladder --test "R-Drop"                  translates the test set with a rung, once
+    python -m examples.multi30k.ladder --test "twice the updates"       translates the test set with a rung, once
 
 Every rung is the one below it with one setting changed, with three seeds; everything is chosen on the validation set. A
 run that was killed resumes from its last checkpoint when it is started again, and "more updates" and "twice the
 updates" begin where the training below them ended. Results are lines of ladder.jsonl, the report is ladder.md and
 ladder.png.
 Estimated core hours for three seeds: recipe and pre-norm 4.5 each, peak rate 8.9, more updates 1.5, dropout places 6.3,
-BPE dropout 6.4, twice the updates 5.9, R-Drop 29.5 (README.md).
+BPE dropout 6.4, twice the updates 5.9 (README.md).
 """
 
 import argparse

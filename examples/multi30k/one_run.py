@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import examples.multi30k.r_drop  # noqa: F401
 from examples.multi30k.rungs import MEANS_OF, Step
 from examples.paper.points import SPARE, mean_of_last, updates_of_mean
 from examples.paper.sweep import run_to_end

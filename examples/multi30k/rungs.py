@@ -27,8 +27,7 @@ def rungs(updates: int) -> dict[str, list[dict]]:
         "more updates": [{"training.updates": updates}],
         "dropout places": [{"model.p_drop_attention": 0.1, "model.p_drop_ffn": 0.1}, AS_BELOW],
         "BPE dropout": [{"data.bpe_dropout": 0.1}, AS_BELOW],
-        "twice the updates": [{"training.updates": 2 * updates}, AS_BELOW],
-        "R-Drop": [{"model.kind": "r_drop", "model.alpha": 5.0}],
+        "twice the updates": [{"training.updates": 2 * updates}],
     }
 
 

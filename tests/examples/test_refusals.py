@@ -76,7 +76,7 @@ CASES = {
     "a test set of nothing but brackets": (
         ladder.main,
         "--report --results r.jsonl",
-        {"r.jsonl": json.dumps(RESULT | {"name": "R-Drop"}), "r_test.json": NESTED},
+        {"r.jsonl": json.dumps(RESULT | {"name": "BPE dropout"}), "r_test.json": NESTED},
         f"r_test.json: {UNFIT}",
     ),
 }

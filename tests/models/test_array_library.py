@@ -8,7 +8,6 @@ import pytest
 from like_cupy import like_cupy
 from small_models import losses, random_batch, small_model, train
 
-import examples.multi30k.r_drop
 import examples.paper.models  # noqa: F401
 from minitransformer.generation import beam_search
 from minitransformer.kernels import mode, numpy, selection
@@ -22,7 +21,6 @@ KINDS = [
     {"kind": "recurrent", "attention": "additive", "p_drop": 0.2},
     {"kind": "restricted_attention", "attention_window": 2, **DROP},
     {"kind": "convolution", "dilation": 2, **DROP},
-    {"kind": "r_drop", **DROP},
 ]
 
 
